@@ -12,8 +12,8 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use steersman_objects::{
-    AllocatedDevice, ClaimConsumer, DeviceTaint, DeviceTaintRule, Object, ObjectKey, Pod,
-    PodResourceClaim, ResourceClaim, ResourceSlice, Toleration,
+    AllocatedDevice, DeviceTaint, DeviceTaintRule, Object, ObjectKey, Pod, PodResourceClaim,
+    ResourceClaim, ResourceSlice, Toleration,
 };
 use steersman_values::intern::Sym;
 
@@ -251,9 +251,11 @@ impl Devices {
         let references = references.filter(|_| pod.node.is_some());
         references.filter_map(|reference| {
             let allocated = self.claims.get(&claim_of(pod, reference)?)?;
-            let is_used = self.is_for(pod, reference, &allocated.claim)
-                && self.is_reserved_for(pod, &allocated.claim);
-            is_used.then_some(allocated)
+            let claim = &allocated.claim;
+            // A claim from a template has an owner: the pod, or its PodGroup.
+            let is_own =
+                reference.resource_claim_name.is_some() || claim.is_for_pod(pod, self.pod_groups);
+            (is_own && claim.is_reserved_for_pod(pod, self.pod_groups)).then_some(allocated)
         })
     }
 
@@ -285,35 +287,6 @@ impl Devices {
         }
     }
 
-    /// Whether `claim` is the claim of this pod. A claim from a template has an owner: the pod, or
-    /// its PodGroup.
-    fn is_for(&self, pod: &Pod, reference: &PodResourceClaim, claim: &ResourceClaim) -> bool {
-        if reference.resource_claim_name.is_some() || claim.meta.is_controlled_by(&pod.meta.uid) {
-            return true;
-        }
-        let group = self.group_of(pod).zip(claim.meta.controller());
-        group.is_some_and(|(group, owner)| {
-            owner.name == *group
-                && owner.kind == *"PodGroup"
-                && owner.api_version.starts_with("scheduling.k8s.io/")
-        })
-    }
-
-    fn is_reserved_for(&self, pod: &Pod, claim: &ResourceClaim) -> bool {
-        let group = self.group_of(pod);
-        let is_pod_or_group = |consumer: &ClaimConsumer| {
-            consumer.uid.as_ref() == Some(&pod.meta.uid)
-                || (is_pod_group(consumer) && group.is_some_and(|group| *consumer.name == **group))
-        };
-        claim.status.reserved_for.iter().any(is_pod_or_group)
-    }
-
-    /// The PodGroup of a pod, if PodGroups may have claims.
-    fn group_of<'a>(&self, pod: &'a Pod) -> Option<&'a Sym> {
-        let group = pod.spec.scheduling_group.pod_group_name.as_ref();
-        group.filter(|_| self.pod_groups)
-    }
-
     /// The evictions of all allocated claims.
     #[cfg(test)]
     pub(super) fn evictions(&self) -> Vec<(String, Option<Eviction>)> {
@@ -323,11 +296,6 @@ impl Devices {
             .map(|(key, allocated)| (key.to_string(), allocated.eviction.as_deref().cloned()));
         claims.collect()
     }
-}
-
-/// Whether the consumer of a claim is a PodGroup.
-pub(super) fn is_pod_group(consumer: &ClaimConsumer) -> bool {
-    consumer.api_group == *"scheduling.k8s.io" && consumer.resource == *"podgroups"
 }
 
 /// The key of a pod's claim. `None` if the claim does not exist yet, or if the pod needs none.

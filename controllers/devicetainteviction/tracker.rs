@@ -12,7 +12,7 @@ use steersman_objects::{ClaimConsumer, DeviceTaintRule, ObjectKey, Pod, Resource
 use steersman_runtime::informer::{Index, Store};
 use steersman_values::intern::Sym;
 
-use super::claims::{Devices, is_pod_group};
+use super::claims::Devices;
 use super::evictions::{Effect, Evictions, PodRef};
 use super::rules::{Effects, RuleRef};
 
@@ -33,14 +33,14 @@ impl Pods {
     /// The pods to which `claim` is reserved.
     fn of(&self, claim: &ResourceClaim) -> Vec<Arc<Pod>> {
         let of_consumer = |consumer: &ClaimConsumer| -> Vec<Arc<Pod>> {
-            if is_pod_group(consumer) {
+            if consumer.is_pod_group() {
                 let group = group_key(&claim.meta.namespace, &consumer.name);
                 return self
                     .by_group
                     .as_ref()
                     .map_or(Vec::new(), |pods| pods.get(&group));
             }
-            if !consumer.api_group.is_empty() || consumer.resource != *"pods" {
+            if !consumer.is_pod() {
                 return Vec::new();
             }
             let pod = self

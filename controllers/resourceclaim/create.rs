@@ -1,7 +1,9 @@
 //! The body of a claim that a template describes. Upstream: `handleClaim`.
 
 use serde_json::{Map, Value, json};
-use steersman_objects::{Object, Pod, ResourceClaim, ResourceClaimTemplate};
+use steersman_objects::{Object, ResourceClaim, ResourceClaimTemplate};
+
+use super::holder::Holder;
 
 /// The annotation with the name of the claim within the pod.
 const POD_CLAIM: &str = "resource.kubernetes.io/pod-claim-name";
@@ -9,10 +11,10 @@ const POD_CLAIM: &str = "resource.kubernetes.io/pod-claim-name";
 /// The longest prefix of a generated name. A dash and 5 random characters make 63 of it.
 const LONGEST_PREFIX: usize = 57;
 
-/// The claim for the claim called `pod_claim` of `pod`. It has the labels, the annotations and the
+/// The claim for the claim called `pod_claim` of `holder`. It has the labels, the annotations and the
 /// spec of the template.
 pub(super) fn from_template(
-    pod: &Pod,
+    holder: Holder<'_>,
     pod_claim: &str,
     template: &ResourceClaimTemplate,
 ) -> Map<String, Value> {
@@ -30,10 +32,12 @@ pub(super) fn from_template(
         .retain(|field, value| (field == "labels" || field == "annotations") && value.is_object());
     let mut metadata = Value::Object(metadata);
     metadata["annotations"][POD_CLAIM] = json!(pod_claim);
-    metadata["generateName"] = json!(name_prefix(&pod.meta.name, pod_claim));
+    let owner = holder.meta();
+    let resource = holder.resource();
+    metadata["generateName"] = json!(name_prefix(&owner.name, pod_claim));
     metadata["ownerReferences"] = json!([{
-        "apiVersion": Pod::RESOURCE.api_version(), "kind": Pod::RESOURCE.kind,
-        "name": pod.meta.name, "uid": pod.meta.uid.to_string(), "controller": true,
+        "apiVersion": resource.api_version(), "kind": resource.kind,
+        "name": owner.name, "uid": owner.uid, "controller": true,
     }]);
     let claim = [
         ("apiVersion", json!(ResourceClaim::RESOURCE.api_version())),
@@ -47,20 +51,22 @@ pub(super) fn from_template(
         .collect()
 }
 
-/// `<pod>-<claim>-`. If it is too long, both names are cut in proportion to their lengths, and the
+/// `<holder>-<claim>-`. If it is too long, both names are cut in proportion to their lengths, and the
 /// last dash is absent, as upstream.
-fn name_prefix(pod: &str, claim: &str) -> String {
-    let whole = format!("{pod}-{claim}-");
+fn name_prefix(holder: &str, claim: &str) -> String {
+    let whole = format!("{holder}-{claim}-");
     if whole.len() <= LONGEST_PREFIX {
         return whole;
     }
     // Names of pods and claims are ASCII.
     let cut = |name: &'_ str| name[..name.len() * LONGEST_PREFIX / whole.len()].to_owned();
-    format!("{}-{}", cut(pod), cut(claim))
+    format!("{}-{}", cut(holder), cut(claim))
 }
 
 #[cfg(test)]
 mod tests {
+    use steersman_objects::Pod;
+
     use super::*;
 
     #[test]
@@ -110,9 +116,10 @@ mod tests {
             },
             "spec": {"devices": {"requests": [{"name": "r"}], "fromTheFuture": 1}},
         });
-        let claim = from_template(&pod, "gpu", &decode(template));
+        let holder = Holder::Pod(&pod);
+        let claim = from_template(holder, "gpu", &decode(template));
         assert_eq!(Value::Object(claim), expected);
-        let claim = Value::Object(from_template(&pod, "gpu", &decode(bare)));
+        let claim = Value::Object(from_template(holder, "gpu", &decode(bare)));
         assert_eq!(
             claim["metadata"]["annotations"],
             json!({"resource.kubernetes.io/pod-claim-name": "gpu"})

@@ -1,6 +1,6 @@
-//! The pods that are known to be deleted.
+//! The pods and PodGroups that are known to be deleted.
 //!
-//! A reservation of such a pod is removed without a request. Upstream: `uid_cache.go`.
+//! A reservation of such an object is removed without a request. Upstream: `uid_cache.go`.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -8,12 +8,12 @@ use parking_lot::{Mutex, MutexGuard};
 
 use steersman_objects::Uid;
 
-/// The number of pods that are remembered. Upstream: `maxUIDCacheEntries`.
+/// The number of objects that are remembered. Upstream: `maxUIDCacheEntries`.
 const CAPACITY: usize = 500;
 
-/// The UIDs of the pods with claims that were deleted last.
+/// The UIDs of the pods and PodGroups with claims that were deleted last.
 #[derive(Debug, Default)]
-pub(super) struct DeletedPods(Mutex<Latest>);
+pub(super) struct Deleted(Mutex<Latest>);
 
 #[derive(Debug, Default)]
 struct Latest {
@@ -22,7 +22,7 @@ struct Latest {
     order: VecDeque<Uid>,
 }
 
-impl DeletedPods {
+impl Deleted {
     /// Remembers a deletion. The oldest one is forgotten when there are too many.
     pub(super) fn add(&self, uid: &Uid) {
         let mut latest = self.latest();
@@ -37,12 +37,12 @@ impl DeletedPods {
         }
     }
 
-    /// Whether the deletion of this pod is remembered.
+    /// Whether the deletion of this object is remembered.
     pub(super) fn contains(&self, uid: &Uid) -> bool {
         self.latest().known.contains(uid)
     }
 
-    /// Forgets all deletions. An etcd restore may bring deleted pods back.
+    /// Forgets all deletions. An etcd restore may bring deleted objects back.
     pub(super) fn clear(&self) {
         *self.latest() = Latest::default();
     }
@@ -58,7 +58,7 @@ mod tests {
 
     #[test]
     fn the_oldest_deletion_is_forgotten_first() {
-        let deleted = DeletedPods::default();
+        let deleted = Deleted::default();
         let uid = |number: usize| Uid::new(&format!("pod-{number}"));
         for number in 0..=CAPACITY {
             deleted.add(&uid(number));

@@ -8,21 +8,29 @@ use steersman_values::intern::Sym;
 /// The operation of a sync that failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SyncError {
-    /// A claim of a pod could not be made.
-    #[error("pod {pod}, PodResourceClaim {claim}: {source}")]
-    Claim {
+    /// The PodGroup of a pod is not in the cache.
+    #[error("get PodGroup for Pod {pod}: podgroup.scheduling.k8s.io \"{group}\" not found")]
+    NoGroup {
         /// The pod.
         pod: ObjectKey,
-        /// Name of the claim within the pod.
-        claim: Sym,
+        /// Name of the PodGroup.
+        group: Sym,
+    },
+    /// A claim of a pod or a PodGroup could not be made.
+    #[error("{holder}, {claim}: {source}")]
+    Claim {
+        /// The pod or PodGroup.
+        holder: String,
+        /// The claim within it.
+        claim: String,
         /// The cause.
         source: ClaimError,
     },
-    /// The names of claims could not be written to the status of a pod.
-    #[error("update pod {pod} ResourceClaimStatuses: {source}")]
+    /// The names of claims could not be written to the status of a pod or a PodGroup.
+    #[error("update {holder} ResourceClaimStatuses: {source}")]
     Status {
-        /// The pod.
-        pod: ObjectKey,
+        /// The pod or PodGroup.
+        holder: String,
         /// The cause.
         source: ApiError,
     },
@@ -34,7 +42,10 @@ pub(super) enum SyncError {
         /// The cause.
         source: ApiError,
     },
-    /// The pod of a reservation could not be read.
+    /// The PodGroup that a claim of a pod belongs to is unclear.
+    #[error("{0}")]
+    Bind(#[source] ClaimError),
+    /// The pod or the PodGroup of a reservation could not be read.
     #[error("{0}")]
     Read(#[source] LiveError),
     /// A claim could not be freed.
@@ -53,17 +64,18 @@ pub(super) enum SyncError {
     Answer(#[source] DecodeError),
 }
 
-/// The reason for which a pod lacks a claim; also the end of an Event.
+/// The reason for which a pod or a PodGroup lacks a claim; also the end of an Event.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ClaimError {
-    /// The claim of the pod has a field that this version lacks.
-    #[error(
-        "checking for claim before creating it: pod \"{pod}\", spec.resourceClaim \"{claim}\": none of the supported fields are set"
-    )]
-    Unsupported {
-        /// The pod.
-        pod: ObjectKey,
-        /// Name of the claim within the pod.
+    /// The claim has a field that this version lacks.
+    #[error("checking for claim before creating it: {0}: none of the supported fields are set")]
+    Unsupported(String),
+    /// A claim of the PodGroup of the pod has a field that this version lacks.
+    #[error("PodGroup {group} claim {claim}: none of the supported fields are set")]
+    UnsupportedInGroup {
+        /// The PodGroup.
+        group: ObjectKey,
+        /// Name of the claim within the PodGroup.
         claim: Sym,
     },
     /// There is no such template.

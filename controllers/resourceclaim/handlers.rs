@@ -1,13 +1,16 @@
-//! The events that queue pods and claims. Upstream: `enqueuePod`, `enqueueResourceClaim` and
-//! `enqueueResourceClaimTemplate`.
+//! The events that queue pods, PodGroups and claims. Upstream: `enqueuePod`, `enqueuePodGroup`,
+//! `enqueueResourceClaim` and `enqueueResourceClaimTemplate`.
 
 use std::sync::Arc;
 
-use steersman_objects::{Object, ObjectKey, Pod, ResourceClaim, ResourceClaimTemplate};
+use steersman_objects::{Object, ObjectKey, Pod, PodGroup, ResourceClaim, ResourceClaimTemplate};
 use steersman_runtime::informer::{Change, IndexKey, SharedInformer};
+use steersman_values::intern::Sym;
 
 use super::Shared;
-use super::key::Key;
+use super::groups;
+use super::holder::Holder;
+use super::key::{Key, index_key, index_keys};
 use super::needs::{has_work, is_done};
 
 /// Adds the handlers.
@@ -16,6 +19,7 @@ pub(super) fn register(
     pods: &SharedInformer<Pod>,
     claims: &SharedInformer<ResourceClaim>,
     templates: &SharedInformer<ResourceClaimTemplate>,
+    groups: Option<&SharedInformer<PodGroup>>,
 ) {
     let of_pods = Arc::clone(shared);
     pods.add_handler(move |change| match change {
@@ -37,10 +41,15 @@ pub(super) fn register(
             of_claims.claim_seen(change.object());
             of_claims.queue.add(Key::Claim(key.clone()));
         }
-        let users = of_claims
-            .pods_by_claim
-            .get(&index_key(&key.namespace, &key.name));
+        let key = index_key(&key.namespace, &key.name);
+        let users = of_claims.pods_by_claim.get(&key);
         users.iter().for_each(|pod| of_claims.pod_changed(pod));
+        if let Some(groups) = &of_claims.groups {
+            let users = groups.by_claim.get(&key);
+            users
+                .iter()
+                .for_each(|group| of_claims.group_changed(group));
+        }
     });
     let of_templates = Arc::clone(shared);
     templates.add_handler(move |change| {
@@ -48,14 +57,34 @@ pub(super) fn register(
             let key = index_key(&object.meta.namespace, &object.meta.name);
             let users = of_templates.pods_by_template.get(&key);
             users.iter().for_each(|pod| of_templates.pod_changed(pod));
+            if let Some(groups) = &of_templates.groups {
+                let users = groups.by_template.get(&key);
+                users
+                    .iter()
+                    .for_each(|group| of_templates.group_changed(group));
+            }
         }
     });
+    if let Some(groups) = groups {
+        let of_groups = Arc::clone(shared);
+        groups.add_handler(move |change| match change {
+            Change::Added { object, .. } => of_groups.group_changed(object),
+            Change::Updated { old, new } => {
+                if old.meta.uid != new.meta.uid {
+                    of_groups.group_deleted(old);
+                }
+                of_groups.group_changed(new);
+            }
+            Change::Deleted { object, .. } => of_groups.group_deleted(object),
+        });
+        groups.on_rewind(forget_deletions(shared));
+    }
     // Either cache may be the first one to show a restored state.
     pods.on_rewind(forget_deletions(shared));
     claims.on_rewind(forget_deletions(shared));
 }
 
-/// Forgets the deletions of pods. The informers outlive the controller, and must not keep its records
+/// Forgets the deletions of pods and PodGroups. The informers outlive the controller, and must not keep its records
 /// alive.
 fn forget_deletions(shared: &Arc<Shared>) -> impl Fn() + Send + Sync + 'static {
     let shared = Arc::downgrade(shared);
@@ -76,11 +105,40 @@ impl Shared {
             self.queue_claims(pod);
         }
         let namespace = &pod.meta.namespace;
-        if has_work(pod, |name| {
-            self.claims.store().get(&ObjectKey::new(namespace, name))
-        }) {
+        let claim = |name: &Sym| self.claims.store().get(&ObjectKey::new(namespace, name));
+        if has_work(pod, &self.group_of(pod), self.groups.is_some(), claim) {
             self.queue.add(Key::Pod(pod.key()));
         }
+    }
+
+    /// Queues a PodGroup with work, and those of its pods with work.
+    fn group_changed(&self, group: &PodGroup) {
+        if group.spec.resource_claims.is_empty() {
+            return;
+        }
+        let namespace = &group.meta.namespace;
+        let claim = |name: &Sym| self.claims.store().get(&ObjectKey::new(namespace, name));
+        if groups::has_work(group, claim) {
+            self.queue.add(Key::Group(group.key()));
+        }
+        self.members_changed(group);
+    }
+
+    /// Queues the claims of a PodGroup that is gone.
+    fn group_deleted(&self, group: &PodGroup) {
+        if group.spec.resource_claims.is_empty() {
+            return;
+        }
+        self.deleted.add(&group.meta.uid);
+        self.forget(&Key::Group(group.key()));
+        self.queue_claims_of(Holder::Group(group));
+        self.members_changed(group);
+    }
+
+    fn members_changed(&self, group: &PodGroup) {
+        let key = index_key(&group.meta.namespace, &group.meta.name);
+        let members = self.groups.iter().flat_map(|of| of.members.get(&key));
+        members.for_each(|pod| self.pod_changed(&pod));
     }
 
     /// The cache shows a claim, which may be one that this controller made.
@@ -89,9 +147,15 @@ impl Shared {
             .meta
             .controller()
             .zip(claim.annotations.pod_claim_name.as_ref());
-        if let Some((pod, pod_claim)) = names {
-            let pod = ObjectKey::new(&claim.meta.namespace, &pod.name);
-            self.seen(&pod, pod_claim);
+        if let Some((owner, name)) = names {
+            let key = ObjectKey::new(&claim.meta.namespace, &owner.name);
+            let is_group = owner.kind == *PodGroup::RESOURCE.kind;
+            let holder = if is_group {
+                Key::Group(key)
+            } else {
+                Key::Pod(key)
+            };
+            self.seen(&holder, name);
         }
     }
 
@@ -99,17 +163,23 @@ impl Shared {
     fn pod_deleted(&self, pod: &Pod) {
         if has_claims(pod) {
             self.deleted.add(&pod.meta.uid);
-            self.writes.forget(&Key::Pod(pod.key()));
-            self.unseen().remove(&pod.key());
+            self.forget(&Key::Pod(pod.key()));
             self.queue_claims(pod);
         }
     }
 
     fn queue_claims(&self, pod: &Pod) {
-        let names = pod.spec.resource_claims.iter();
-        let names = names.filter_map(|claim| pod.claim_name(claim).known());
-        for name in names.chain(&pod.details().extended_resource_claim) {
+        self.queue_claims_of(Holder::Pod(pod));
+        if let Some(name) = &pod.details().extended_resource_claim {
             let key = ObjectKey::new(&pod.meta.namespace, name);
+            self.queue.add(Key::Claim(key));
+        }
+    }
+
+    fn queue_claims_of(&self, holder: Holder<'_>) {
+        let claims = holder.claims().iter();
+        for name in claims.filter_map(|claim| holder.claim_name(claim).known()) {
+            let key = ObjectKey::new(&holder.meta().namespace, name);
             self.queue.add(Key::Claim(key));
         }
     }
@@ -125,26 +195,12 @@ fn has_claims(pod: &Pod) -> bool {
 pub(super) fn claims_of(pod: &Pod) -> Vec<IndexKey> {
     let names = pod.spec.resource_claims.iter();
     let names = names.filter_map(|claim| pod.claim_name(claim).known());
-    keys(pod, names)
+    index_keys(&pod.meta, names)
 }
 
 /// The keys of the templates that `pod` names.
 pub(super) fn templates_of(pod: &Pod) -> Vec<IndexKey> {
     let claims = pod.spec.resource_claims.iter();
     let names = claims.filter_map(|claim| claim.resource_claim_template_name.as_ref());
-    keys(pod, names)
-}
-
-/// The index keys of `names` in the namespace of `pod`, each once.
-fn keys<'a>(pod: &Pod, names: impl Iterator<Item = &'a IndexKey>) -> Vec<IndexKey> {
-    let mut keys: Vec<IndexKey> = names
-        .map(|name| index_key(&pod.meta.namespace, name))
-        .collect();
-    keys.sort_unstable();
-    keys.dedup();
-    keys
-}
-
-fn index_key(namespace: &str, name: &str) -> IndexKey {
-    IndexKey::new(&format!("{namespace}/{name}"))
+    index_keys(&pod.meta, names)
 }

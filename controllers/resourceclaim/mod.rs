@@ -1,7 +1,11 @@
 //! Makes ResourceClaims for pods that name a template, and frees the claims that pods have left.
 //!
-//! events of pods, claims and templates -> queue -> [`pods`]: POST of claims, status of the pod,
-//! reservations; [`release`]: reservations of pods that are over, allocation, finalizer, DELETE
+//! events of pods, claims and templates -> queue -> [`pods`]: POST of claims ([`making`]), status of
+//! the pod, reservations; [`release`]: reservations of pods that are over, allocation, finalizer,
+//! DELETE
+//!
+//! With the feature gate `DRAWorkloadResourceClaims`, PodGroups have claims as well, which their pods
+//! share ([`groups`]).
 //!
 //! Guarantees:
 //!
@@ -18,16 +22,18 @@
 //! - A pod whose name another one has in the cache is read from the API server before its claims are
 //!   freed: the cache may be older than the pod.
 //! - Deletions carry the UID and the resource version of the claim, and status applies the UID of
-//!   the pod.
+//!   the pod or the PodGroup.
 //! - After a lost answer, and as a new leader with older caches, the controller reads the pod and
 //!   lists the claims of the namespace before it makes one.
-//! - PodGroups get no claims (gate `DRAWorkloadResourceClaims`, alpha). Their reservations stay.
 
 mod create;
 mod deleted;
 mod error;
+mod groups;
 mod handlers;
+mod holder;
 mod key;
+mod making;
 mod metrics;
 mod needs;
 mod pods;
@@ -43,7 +49,7 @@ use std::sync::Arc;
 use parking_lot::{Mutex, MutexGuard};
 
 use steersman_client::ApiClient;
-use steersman_objects::{ObjectKey, Pod, ResourceClaim, ResourceClaimTemplate};
+use steersman_objects::{Pod, PodGroup, ResourceClaim, ResourceClaimTemplate};
 use steersman_options::features;
 use steersman_runtime::controller::{
     Controller, ControllerContext, Descriptor, INFORMERS, InitError,
@@ -59,8 +65,9 @@ use steersman_runtime::workers::{Requeue, Syncer, run_workers};
 use steersman_runtime::workqueue::WorkQueue;
 use steersman_values::intern::Sym;
 
-use self::deleted::DeletedPods;
+use self::deleted::Deleted;
 use self::error::SyncError;
+use self::groups::Groups;
 use self::key::Key;
 use self::metrics::ClaimMetrics;
 
@@ -75,6 +82,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
         Read::of::<Pod>(),
         Read::by_controller::<ResourceClaim>(),
         Read::of::<ResourceClaimTemplate>(),
+        Read::of::<PodGroup>().with_gate(features::DRA_WORKLOAD_RESOURCE_CLAIMS),
     ],
     rules: &[
         Rule::new(&[""], &["pods"], &["get"]),
@@ -89,6 +97,10 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
             &["resourceclaims/binding", "resourceclaims/status"],
             &["update"],
         ),
+        Rule::new(&["scheduling.k8s.io"], &["podgroups"], &["get"])
+            .with_gate(features::DRA_WORKLOAD_RESOURCE_CLAIMS),
+        Rule::new(&["scheduling.k8s.io"], &["podgroups/status"], &["patch"])
+            .with_gate(features::DRA_WORKLOAD_RESOURCE_CLAIMS),
         Rule::EVENTS,
     ],
     init,
@@ -116,7 +128,12 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     })?;
     let client = ctx.client(IDENTITY);
     let writes = OwnWrites::new(ctx.term_start_rv);
+    let has_groups = ctx.features.is_on(features::DRA_WORKLOAD_RESOURCE_CLAIMS);
+    let groups = has_groups.then(|| ctx.informers.shared::<PodGroup>());
     let shared = Arc::new(Shared {
+        groups: groups
+            .as_ref()
+            .map(|groups| Groups::new(groups, &pods.store(), &writes)),
         pods_by_claim: pods
             .store()
             .add_index("podResourceClaim", handlers::claims_of),
@@ -127,7 +144,7 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
         pods: pods.store(),
         templates: templates.store(),
         queue: WorkQueue::new(COMPONENT, &ctx.queue_metrics),
-        deleted: DeletedPods::default(),
+        deleted: Deleted::default(),
         claims_written: writes.to(claims.versioned()),
         pods_written: writes.to(pods.versioned()),
         templates_seen: writes.to(templates.versioned()),
@@ -140,9 +157,10 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
         has_admin_access: ctx.features.is_on(features::DRA_ADMIN_ACCESS),
         has_prioritized_lists: ctx.features.is_on(features::DRA_PRIORITIZED_LIST),
     });
-    handlers::register(&shared, &pods, &claims, &templates);
+    handlers::register(&shared, &pods, &claims, &templates, groups.as_ref());
     Ok(Box::new(ResourceClaimController {
         shared,
+        groups,
         claims,
         templates,
         workers: ctx.options.workers("concurrent-resourceclaim-syncs"),
@@ -158,16 +176,18 @@ struct Shared {
     pods_by_template: Index<Pod>,
     claims: ByController<ResourceClaim>,
     templates: Store<ResourceClaimTemplate>,
+    /// PodGroups. Only with the feature gate `DRAWorkloadResourceClaims`.
+    groups: Option<Groups>,
     queue: WorkQueue<Key>,
-    deleted: DeletedPods,
+    deleted: Deleted,
     writes: OwnWrites<Key>,
     claims_written: WritesTo<Key>,
     pods_written: WritesTo<Key>,
     /// Tells whether the cache of templates may lack changes from before the leadership term.
     templates_seen: WritesTo<Key>,
-    /// The creations of claims, by pod and name within the pod, until the cache has shown the claim. The
-    /// answer of a creation may be lost, and so may its watch event.
-    unseen: Mutex<HashMap<ObjectKey, HashSet<Sym>>>,
+    /// The creations of claims, by pod or PodGroup and name within it, until the cache has shown the
+    /// claim. The answer of a creation may be lost, and so may its watch event.
+    unseen: Mutex<HashMap<Key, HashSet<Sym>>>,
     recorder: EventRecorder,
     client: ApiClient,
     /// Reads in place of caches, with the rights of the informers.
@@ -180,19 +200,25 @@ struct Shared {
 }
 
 impl Shared {
-    fn unseen(&self) -> MutexGuard<'_, HashMap<ObjectKey, HashSet<Sym>>> {
+    fn unseen(&self) -> MutexGuard<'_, HashMap<Key, HashSet<Sym>>> {
         self.unseen.lock()
     }
 
-    /// The cache shows the claim of a pod.
-    fn seen(&self, pod: &ObjectKey, claim: &Sym) {
+    /// The cache shows the claim of a pod or a PodGroup.
+    fn seen(&self, holder: &Key, claim: &Sym) {
         let mut unseen = self.unseen();
-        if let Some(claims) = unseen.get_mut(pod) {
+        if let Some(claims) = unseen.get_mut(holder) {
             claims.remove(claim);
             if claims.is_empty() {
-                unseen.remove(pod);
+                unseen.remove(holder);
             }
         }
+    }
+
+    /// Drops the records about a pod or a PodGroup.
+    fn forget(&self, holder: &Key) {
+        self.writes.forget(holder);
+        self.unseen().remove(holder);
     }
 }
 
@@ -206,6 +232,7 @@ impl Syncer<Key> for Shared {
         if behind.is_none() {
             match key {
                 Key::Pod(pod) => self.sync_pod(pod).await?,
+                Key::Group(group) => self.sync_group(group).await?,
                 Key::Claim(claim) => self.sync_claim(claim).await?,
             }
         }
@@ -218,6 +245,7 @@ struct ResourceClaimController {
     shared: Arc<Shared>,
     claims: SharedInformer<ResourceClaim>,
     templates: SharedInformer<ResourceClaimTemplate>,
+    groups: Option<SharedInformer<PodGroup>>,
     workers: usize,
 }
 
@@ -228,6 +256,9 @@ impl Controller for ResourceClaimController {
             let synced = async {
                 self.claims.wait_synced().await;
                 self.templates.wait_synced().await;
+                if let Some(groups) = &self.groups {
+                    groups.wait_synced().await;
+                }
             };
             tokio::select! {
                 () = stop.cancelled() => return,

@@ -3,41 +3,58 @@
 
 use std::sync::Arc;
 
-use steersman_objects::{Pod, PodClaimName, ResourceClaim};
+use steersman_objects::{Pod, PodClaimName, PodResourceClaim, ResourceClaim};
 use steersman_values::intern::Sym;
+
+use super::groups::{GroupOf, bound_to};
+use super::holder::Holder;
 
 /// Whether no container of `pod` runs or will ever run. No pod leaves this state.
 pub(super) fn is_done(pod: &Pod) -> bool {
     pod.is_finished() || (pod.meta.is_terminating() && pod.node.is_none())
 }
 
-/// Whether a sync of `pod` may have something to do. `claim` finds a cached ResourceClaim of the
-/// pod's namespace.
-pub(super) fn has_work(pod: &Pod, claim: impl Fn(&Sym) -> Option<Arc<ResourceClaim>>) -> bool {
+/// Whether a sync of `pod` may have something to do. `group` is its PodGroup, and `claim` finds a
+/// cached ResourceClaim of its namespace. `pod_groups` is the feature gate
+/// `DRAWorkloadResourceClaims`.
+pub(super) fn has_work(
+    pod: &Pod,
+    group: &GroupOf,
+    pod_groups: bool,
+    claim: impl Fn(&Sym) -> Option<Arc<ResourceClaim>>,
+) -> bool {
     if pod.meta.is_terminating() || pod.is_finished() {
         return false;
     }
-    let mut names = pod
-        .spec
-        .resource_claims
-        .iter()
-        .map(|one| pod.claim_name(one));
-    names.any(|name| match name {
+    let mut claims = pod.spec.resource_claims.iter();
+    claims.any(|one| match pod.claim_name(one) {
         PodClaimName::NotCreated | PodClaimName::Unsupported => true,
         PodClaimName::NotNeeded => false,
         PodClaimName::Named(name) => {
-            claim(name).is_some_and(|claim| lacks_reservation(pod, &claim))
+            claim(name).is_some_and(|claim| lacks_reservation(pod, &claim, pod_groups))
         }
-        PodClaimName::Generated(name) => claim(name).is_none_or(|claim| {
-            claim.meta.is_controlled_by(&pod.meta.uid) && lacks_reservation(pod, &claim)
-        }),
+        PodClaimName::Generated(name) => match claim(name) {
+            None => must_be_made(pod, group, one),
+            Some(claim) => {
+                claim.is_for_pod(pod, pod_groups) && lacks_reservation(pod, &claim, pod_groups)
+            }
+        },
     })
 }
 
-/// Whether `claim` must be reserved for `pod`, which was bound without a scheduler.
-pub(super) fn lacks_reservation(pod: &Pod, claim: &ResourceClaim) -> bool {
+/// Whether a missing claim has to be made for `pod`. The claims of a PodGroup are made for the group.
+fn must_be_made(pod: &Pod, group: &GroupOf, claim: &PodResourceClaim) -> bool {
+    match group {
+        GroupOf::None | GroupOf::Missing => true,
+        GroupOf::Known(group) => matches!(bound_to(pod, Some(group), claim), Ok(Holder::Pod(_))),
+    }
+}
+
+/// Whether `claim` must be reserved for `pod` or its PodGroup. The pod was bound without a scheduler.
+/// `pod_groups` is the feature gate `DRAWorkloadResourceClaims`.
+pub(super) fn lacks_reservation(pod: &Pod, claim: &ResourceClaim, pod_groups: bool) -> bool {
     let may_use = pod.node.is_some() && !pod.is_finished();
     // API servers refuse new reservations of a claim that is being deleted.
     let can_be_reserved = claim.status.allocation.is_some() && !claim.meta.is_terminating();
-    may_use && can_be_reserved && !claim.status.is_reserved_for(&pod.meta.uid)
+    may_use && can_be_reserved && !claim.is_reserved_for_pod(pod, pod_groups)
 }

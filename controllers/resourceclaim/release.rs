@@ -57,9 +57,13 @@ impl Shared {
         Ok(())
     }
 
-    /// Whether the consumer of a claim may use it still. Consumers other than pods always may.
+    /// Whether the consumer of a claim may use it still. Consumers of other types always may.
     async fn may_use(&self, namespace: &str, consumer: &ClaimConsumer) -> Result<bool, SyncError> {
-        if !consumer.api_group.is_empty() || consumer.resource != *"pods" {
+        let groups = self.groups.as_ref();
+        if let Some(groups) = groups.filter(|_| consumer.is_pod_group()) {
+            return self.group_may_use(groups, namespace, consumer).await;
+        }
+        if !consumer.is_pod() {
             return Ok(true);
         }
         let Some(uid) = &consumer.uid else {

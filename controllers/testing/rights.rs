@@ -144,6 +144,18 @@ const BEYOND_UPSTREAM: &[(&str, &str, &str, &str)] = &[
         "API servers have the role with the feature gate GenericWorkload, which is off by default",
     ),
     (
+        "resource-claim-controller",
+        "get",
+        "podgroups",
+        "API servers have the right with the feature gate DRAWorkloadResourceClaims, which is off by default",
+    ),
+    (
+        "resource-claim-controller",
+        "patch",
+        "podgroups/status",
+        "API servers have the right with the feature gate DRAWorkloadResourceClaims, which is off by default",
+    ),
+    (
         "storage-version-garbage-collector",
         "*",
         "*",

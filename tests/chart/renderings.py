@@ -280,6 +280,28 @@ class Renderings(unittest.TestCase):
         groups = {group for rule in objects({"mode": "replace"})[("ClusterRole", "steersman")]["rules"] for group in rule["apiGroups"]}
         self.assertFalse({"storagemigration.k8s.io", "internal.apiserver.k8s.io", "scheduling.k8s.io"} & groups, groups)
 
+    def test_further_rights_of_a_controller_come_with_the_feature_gate(self):
+        def rule(group, resource, *verbs):
+            return {"apiGroups": [group], "resources": [resource], "verbs": list(verbs)}
+
+        scheduling, devices = "scheduling.k8s.io", "resource.k8s.io"
+        cases = [
+            ("WorkloadWithJob", "AllAlpha", rule(scheduling, "workloads", "list", "watch"), rule(scheduling, "workloads", "get", "create")),
+            ("DRAWorkloadResourceClaims", "AllAlpha", rule(scheduling, "podgroups", "list", "watch"), rule(scheduling, "podgroups/status", "patch")),
+            ("DRADeviceTaintRules", "AllBeta", rule(devices, "devicetaintrules", "list", "watch"), rule(devices, "devicetaintrules/status", "patch")),
+        ]
+        for gate, stage, of_informers, own in cases:
+            for gates, has_rights in (({}, False), ({gate: True}, True), ({stage: True}, True), ({stage: True, gate: False}, gate == "DRAWorkloadResourceClaims")):
+                with self.subTest(gates):
+                    values = {"mode": "replace", "useServiceAccountCredentials": False, "featureGates": gates}
+                    rules = objects(values)[("ClusterRole", "steersman")]["rules"]
+                    self.assertEqual(of_informers in rules, has_rights)
+                    self.assertEqual(own in rules, has_rights and (gates.get(gate, True)))
+                    self.assertNotIn("gate", set().union(*rules))
+                    rules = objects({**values, "useServiceAccountCredentials": True})[("ClusterRole", "steersman")]["rules"]
+                    self.assertEqual(of_informers in rules, has_rights)
+                    self.assertNotIn(own, rules)
+
     def test_notes_have_short_lines_and_tell_what_is_missing(self):
         for values in ({"mode": "replace"}, {"controllers": MOST}, {"controllers": ["*", "-daemonset"]}, KUBEADM, EVERYTHING):
             for line in notes(values, namespace="kube-system").splitlines():

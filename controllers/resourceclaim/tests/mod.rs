@@ -1,6 +1,7 @@
 //! Tests of the ResourceClaim controller against the in-memory API server: upstream's table of
 //! syncs, stories, and caches that are older than the cluster.
 
+mod groups;
 mod staleness;
 mod stories;
 mod syncs;

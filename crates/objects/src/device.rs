@@ -120,6 +120,18 @@ impl ResourceClaimSpec {
     }
 }
 
+impl ClaimConsumer {
+    /// Whether the consumer is a pod.
+    pub fn is_pod(&self) -> bool {
+        self.api_group.is_empty() && self.resource == *"pods"
+    }
+
+    /// Whether the consumer is a PodGroup.
+    pub fn is_pod_group(&self) -> bool {
+        self.api_group == *"scheduling.k8s.io" && self.resource == *"podgroups"
+    }
+}
+
 impl ResourceClaimStatus {
     /// Whether the claim is reserved for the object with this UID.
     pub fn is_reserved_for(&self, uid: &Uid) -> bool {
@@ -356,6 +368,9 @@ mod tests {
             .iter()
             .map(|of| (&*of.api_group, &*of.resource, &*of.name, of.uid.clone()))
             .collect();
+        let kinds = claim.status.reserved_for.iter();
+        let kinds: Vec<_> = kinds.map(|of| (of.is_pod(), of.is_pod_group())).collect();
+        assert_eq!(kinds, [(true, false), (false, true)]);
         let u = Some(Uid::new("u"));
         let v = Some(Uid::new("v"));
         assert_eq!(

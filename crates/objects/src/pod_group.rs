@@ -7,18 +7,25 @@ use steersman_values::intern::Sym;
 use steersman_values::resource::POD_GROUPS;
 
 use crate::view;
+use crate::{PodResourceClaim, PodResourceClaimStatus};
 
 view! {
-    /// A group of pods that are scheduled together: its template, and the document for its writes.
+    /// A group of pods that are scheduled together: its template and its claims, and the document
+    /// for its writes.
     pub struct PodGroup: POD_GROUPS, keeps document {
         /// `spec`.
         pub spec: PodGroupSpec,
+        /// `status`.
+        pub status: PodGroupStatus,
     }
 
     /// `spec` of a PodGroup.
     pub struct PodGroupSpec {
         /// The template that the PodGroup was made of. The field is part of `v1alpha2` only.
         pub pod_group_template_ref: PodGroupTemplateRef,
+        /// The claims that the pods of the group share, with the feature gate
+        /// `DRAWorkloadResourceClaims`.
+        pub resource_claims: Vec<PodResourceClaim>,
     }
 
     /// `spec.podGroupTemplateRef` of a PodGroup.
@@ -31,5 +38,11 @@ view! {
     pub struct TemplateOfWorkload {
         /// Name of the Workload; empty if unset.
         pub workload_name: Sym,
+    }
+
+    /// `status` of a PodGroup.
+    pub struct PodGroupStatus {
+        /// The ResourceClaims that were made from templates.
+        pub resource_claim_statuses: Vec<PodResourceClaimStatus>,
     }
 }

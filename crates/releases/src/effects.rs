@@ -55,7 +55,7 @@ pub const READ: &[(&str, Effect)] = &[
     ("DRAExtendedResource", Acts),
     ("DRAPrioritizedList", Acts),
     ("DRAResourcePoolStatus", Acts),
-    ("DRAWorkloadResourceClaims", Partly("claims of PodGroups are not generated")),
+    ("DRAWorkloadResourceClaims", Acts),
     ("DeploymentReplicaSetTerminatingReplicas", Acts),
     ("DynamicResourceAllocation", Partly("quotas count claims for devices if the API server has them")),
     ("EvictionRequestAPI", NotYet(false, "the two controllers of eviction requests")),

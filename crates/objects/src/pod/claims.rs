@@ -1,25 +1,44 @@
-//! The ResourceClaims of a pod. Upstream: `k8s.io/dynamic-resource-allocation/resourceclaim`.
+//! The ResourceClaims of pods and PodGroups. Upstream: `k8s.io/dynamic-resource-allocation/resourceclaim`.
 
 use steersman_values::intern::Sym;
 
-use super::{Pod, PodResourceClaim};
+use super::{Pod, PodResourceClaim, PodResourceClaimStatus};
+use crate::{ClaimConsumer, PodGroup, ResourceClaim};
 
-/// The ResourceClaim of a claim within a pod.
+/// The ResourceClaim of a claim within a pod or a PodGroup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PodClaimName<'a> {
-    /// The pod names the ResourceClaim.
+    /// The spec names the ResourceClaim.
     Named(&'a Sym),
-    /// The ResourceClaim was made from a template. It counts only if the pod controls it.
+    /// The ResourceClaim was made from a template. It counts only for its owner.
     Generated(&'a Sym),
-    /// The pod needs no ResourceClaim for it.
+    /// It needs no ResourceClaim.
     NotNeeded,
-    /// The status of the pod lacks the ResourceClaim, which a template describes.
+    /// The status lacks the ResourceClaim, which a template describes.
     NotCreated,
     /// The claim names neither a ResourceClaim nor a template.
     Unsupported,
 }
 
 impl<'a> PodClaimName<'a> {
+    /// The ResourceClaim of `claim`, by the `statuses` of the same object. Upstream: `Name` and
+    /// `NameFromPodGroup`.
+    fn of(claim: &'a PodResourceClaim, statuses: &'a [PodResourceClaimStatus]) -> Self {
+        if let Some(name) = &claim.resource_claim_name {
+            return Self::Named(name);
+        }
+        if claim.resource_claim_template_name.is_none() {
+            return Self::Unsupported;
+        }
+        match statuses.iter().find(|status| status.name == claim.name) {
+            None => Self::NotCreated,
+            Some(status) => match &status.resource_claim_name {
+                Some(name) => Self::Generated(name),
+                None => Self::NotNeeded,
+            },
+        }
+    }
+
     /// The name, if it is known.
     pub fn known(self) -> Option<&'a Sym> {
         match self {
@@ -30,22 +49,45 @@ impl<'a> PodClaimName<'a> {
 }
 
 impl Pod {
-    /// The ResourceClaim of `claim`, one of `spec.resourceClaims`. Upstream: `Name`.
+    /// The ResourceClaim of `claim`, one of `spec.resourceClaims`.
     pub fn claim_name<'a>(&'a self, claim: &'a PodResourceClaim) -> PodClaimName<'a> {
-        if let Some(name) = &claim.resource_claim_name {
-            return PodClaimName::Named(name);
+        PodClaimName::of(claim, &self.details().resource_claim_statuses)
+    }
+}
+
+impl PodGroup {
+    /// The ResourceClaim of `claim`, one of `spec.resourceClaims`.
+    pub fn claim_name<'a>(&'a self, claim: &'a PodResourceClaim) -> PodClaimName<'a> {
+        PodClaimName::of(claim, &self.status.resource_claim_statuses)
+    }
+}
+
+impl ResourceClaim {
+    /// Whether this claim from a template was made for `pod`, or for its PodGroup if PodGroups may
+    /// have claims. Upstream: `IsForPod`.
+    pub fn is_for_pod(&self, pod: &Pod, pod_groups: bool) -> bool {
+        if self.meta.is_controlled_by(&pod.meta.uid) {
+            return true;
         }
-        if claim.resource_claim_template_name.is_none() {
-            return PodClaimName::Unsupported;
-        }
-        let mut statuses = self.details().resource_claim_statuses.iter();
-        match statuses.find(|status| status.name == claim.name) {
-            None => PodClaimName::NotCreated,
-            Some(status) => match &status.resource_claim_name {
-                Some(name) => PodClaimName::Generated(name),
-                None => PodClaimName::NotNeeded,
-            },
-        }
+        let owner = self.meta.controller().filter(|_| pod_groups);
+        let group = pod.spec.scheduling_group.pod_group_name.as_ref();
+        owner.zip(group).is_some_and(|(owner, group)| {
+            owner.name == *group
+                && owner.kind == *"PodGroup"
+                && owner.api_version.starts_with("scheduling.k8s.io/")
+        })
+    }
+
+    /// Whether the claim is reserved for `pod`, or for its PodGroup if PodGroups may have claims.
+    /// Upstream: `IsReservedForPod`.
+    pub fn is_reserved_for_pod(&self, pod: &Pod, pod_groups: bool) -> bool {
+        let group = pod.spec.scheduling_group.pod_group_name.as_ref();
+        let group = group.filter(|_| pod_groups);
+        let is_pod_or_group = |consumer: &ClaimConsumer| {
+            consumer.uid.as_ref() == Some(&pod.meta.uid)
+                || (consumer.is_pod_group() && group.is_some_and(|group| *consumer.name == **group))
+        };
+        self.status.reserved_for.iter().any(is_pod_or_group)
     }
 }
 

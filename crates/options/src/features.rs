@@ -91,7 +91,7 @@ pub const TAINT_TOLERATION_COMPARISON_OPERATORS: Gate =
 pub const WORKLOAD_WITH_JOB: Gate = Gate::off("WorkloadWithJob");
 
 /// All gates of this module, sorted by name.
-pub const ALL: [Gate; 22] = [
+pub const ALL: [Gate; 23] = [
     DRA_ADMIN_ACCESS,
     DRA_DEVICE_TAINT_RULES,
     DRA_EXTENDED_RESOURCE,

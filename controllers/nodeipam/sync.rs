@@ -157,7 +157,7 @@ pub(super) fn patch_of(cidrs: &[String]) -> Value {
 fn may_have_taken_effect(error: &ApiError) -> bool {
     match error {
         ApiError::Status { code, .. } => *code >= 500,
-        ApiError::Fenced { .. } | ApiError::Path(_) => false,
+        ApiError::Fenced { .. } | ApiError::Refused(_) | ApiError::Path(_) => false,
         ApiError::Transport { .. } | ApiError::Timeout { .. } | ApiError::Decode { .. } => true,
     }
 }

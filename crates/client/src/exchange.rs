@@ -17,6 +17,7 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response};
 use http_body_util::BodyExt;
 use kube::client::Body;
 use parking_lot::Mutex;
+use prometheus::IntCounter;
 use serde::Serialize;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tracing::Instrument;
@@ -282,6 +283,11 @@ impl Exchange {
     /// The versions that the API server has.
     pub(super) fn versions(&self) -> &Versions {
         self.metrics.versions()
+    }
+
+    /// The count of writes that `invariant` refused.
+    pub(super) fn violations(&self, invariant: &str) -> IntCounter {
+        self.metrics.violations(self.client(), invariant)
     }
 
     /// A copy with its own throttle.

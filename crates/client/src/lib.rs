@@ -23,6 +23,7 @@ pub mod files;
 #[doc(hidden)]
 pub mod fuzzing;
 mod hold;
+mod invariants;
 mod kubeconfig;
 mod lines;
 pub mod live;
@@ -61,7 +62,9 @@ use tokio::time::Instant;
 
 pub use activity::Activity;
 pub use connect::{anonymous, connect, connect_verifying, host};
-pub use errors::{Aggregate, ApiError, Category, ConfigError, ConnectError, Decision};
+pub use errors::{
+    Aggregate, ApiError, Category, ConfigError, ConnectError, Decision, Refusal, Violation,
+};
 pub use hold::HeldWrite;
 pub use load::{inline_authority, load_config, load_config_as_kubectl};
 pub use metrics::ClientMetrics;

@@ -63,6 +63,7 @@ pub struct ClientMetrics {
     transports: IntGauge,
     transport_calls: IntCounterVec,
     waits: CounterVec,
+    violations: IntCounterVec,
     throttled_now: Throttled,
     activity: Option<Activity>,
     witness: Option<Witness>,
@@ -143,6 +144,11 @@ impl ClientMetrics {
                 registry.register(Box::new(family.clone()))?;
                 family
             },
+            violations: counter(
+                "steersman_invariant_violations_total",
+                "[ALPHA] Writes that were not sent, because the decision of a controller breaks an invariant.",
+                &["client", "invariant"],
+            )?,
             throttled_now: Throttled::default(),
             activity: None,
             witness: None,
@@ -269,6 +275,11 @@ impl ClientMetrics {
         self.waits
             .with_label_values(&[client])
             .inc_by(time.as_secs_f64());
+    }
+
+    /// The count of writes of `client` that `invariant` refused.
+    pub(super) fn violations(&self, client: &str, invariant: &str) -> IntCounter {
+        self.violations.with_label_values(&[client, invariant])
     }
 
     /// Records that a request of `client` waits for its throttle, until the result is dropped.

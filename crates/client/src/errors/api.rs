@@ -8,6 +8,7 @@ use std::time::Duration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Status, StatusCause, StatusDetails};
 use serde::Deserialize;
 
+use super::refusal::Refusal;
 use crate::{PathError, Target};
 
 /// A failed request. `Display` prints upstream's text: for an API error only its message. Logs
@@ -47,6 +48,9 @@ pub enum ApiError {
         /// The request.
         request: String,
     },
+    /// The decision breaks an invariant, so the request was not sent.
+    #[error("{0}")]
+    Refused(Box<Refusal>),
     /// Decoding of the answer failed, or encoding of the request's body.
     #[error("{request}: {source}")]
     Decode {
@@ -98,7 +102,7 @@ impl ApiError {
             | Self::Timeout { request, .. }
             | Self::Fenced { request }
             | Self::Decode { request, .. } => request,
-            Self::Path(_) => "not sent",
+            Self::Refused(_) | Self::Path(_) => "not sent",
         }
     }
 
@@ -198,9 +202,11 @@ impl ApiError {
         match self {
             Self::Status { code, .. } => matches!(code, 429 | 500 | 503 | 504),
             Self::Transport { source, .. } => super::connection::is_lost_connection(&**source),
-            Self::Timeout { .. } | Self::Fenced { .. } | Self::Decode { .. } | Self::Path(_) => {
-                false
-            }
+            Self::Timeout { .. }
+            | Self::Fenced { .. }
+            | Self::Refused(_)
+            | Self::Decode { .. }
+            | Self::Path(_) => false,
         }
     }
 
@@ -210,7 +216,7 @@ impl ApiError {
         match self {
             Self::Transport { .. } | Self::Timeout { .. } | Self::Decode { .. } => true,
             Self::Status { code, .. } => *code >= 500,
-            Self::Fenced { .. } | Self::Path(_) => false,
+            Self::Fenced { .. } | Self::Refused(_) | Self::Path(_) => false,
         }
     }
 

@@ -17,6 +17,8 @@ pub enum Category {
     Decision,
     /// The write gate refused the request, since leadership has ended.
     Fenced,
+    /// An invariant refused the write: a bug of Steersman.
+    Invariant,
     /// 409 on a stale resource version or another UID.
     Conflict,
     /// 409 on a taken name.
@@ -60,6 +62,7 @@ impl Category {
     fn of_request(error: &ApiError) -> Self {
         match error {
             ApiError::Fenced { .. } => Self::Fenced,
+            ApiError::Refused(_) => Self::Invariant,
             ApiError::Timeout { .. } => Self::Timeout,
             ApiError::Transport { .. } => Self::Transport,
             ApiError::Decode { .. } => Self::Decode,
@@ -81,6 +84,7 @@ impl Category {
         match self {
             Self::Decision => "decision",
             Self::Fenced => "fenced",
+            Self::Invariant => "invariant",
             Self::Conflict => "conflict",
             Self::AlreadyExists => "already_exists",
             Self::NotFound => "not_found",

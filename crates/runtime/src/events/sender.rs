@@ -109,7 +109,7 @@ impl Sender {
                 ApiError::Fenced { .. } => {
                     return tracing::debug!(?object, reason, %error, "event not sent");
                 }
-                ApiError::Status { .. } | ApiError::Path(_) => {
+                ApiError::Status { .. } | ApiError::Refused(_) | ApiError::Path(_) => {
                     return tracing::error!(?object, reason, category, %error, "server rejected event (will not retry!)");
                 }
                 ApiError::Transport { .. } | ApiError::Timeout { .. } | ApiError::Decode { .. } => {

@@ -17,6 +17,7 @@
 
 pub(crate) mod explain;
 mod handlers;
+mod invariants;
 mod metrics;
 mod owner;
 mod ranking;
@@ -96,6 +97,15 @@ pub(crate) fn build<O: PodOwner>(
     names: &Names,
     workers: usize,
 ) -> Result<Box<dyn Controller>, InitError> {
+    let (keyed, syncer) = assemble::<O>(ctx, names)?;
+    Ok(keyed.boxed(workers, syncer))
+}
+
+/// The parts of the controller of kind `O`.
+fn assemble<O: PodOwner>(
+    ctx: &ControllerContext,
+    names: &Names,
+) -> Result<(Keyed<O>, ReplicaController<O>), InitError> {
     let Names {
         controller,
         component,
@@ -111,6 +121,7 @@ pub(crate) fn build<O: PodOwner>(
     let owners = keyed.objects().clone();
     let pods = ctx.informers.shared::<Pod>();
     let client = ctx.client(component);
+    client.counts_violations_of(invariants::NAMES);
     let recorder = ctx.recorder(component, client.clone());
     let control = PodControl::new(&mut keyed, &pods, client.clone(), recorder);
     let queue = keyed.queue();
@@ -133,5 +144,5 @@ pub(crate) fn build<O: PodOwner>(
         metrics,
         features: ctx.features.clone(),
     };
-    Ok(keyed.boxed(workers, syncer))
+    Ok((keyed, syncer))
 }

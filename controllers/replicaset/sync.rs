@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use steersman_client::live::{self, LiveError};
 use steersman_client::writes::{OnFailure, StatusError, write_status};
-use steersman_client::{ApiClient, ApiError};
+use steersman_client::{ApiClient, ApiError, Target, Violation};
 use steersman_objects::{Identity, Meta, ObjectKey, Pod, ReplicaSetStatus};
 use steersman_options::features::{self, FeatureGates};
 use steersman_runtime::informer::Store;
@@ -19,6 +19,7 @@ use steersman_runtime::pod_control::{Owner, PodControl, PodsError, from_template
 use steersman_runtime::workers::{Requeue, Retry};
 use steersman_values::clock::Clock;
 
+use super::invariants;
 use super::metrics::ReplicaSetMetrics;
 use super::owner::PodOwner;
 use super::ranking::{self, Costs};
@@ -100,7 +101,7 @@ impl<O: PodOwner> ObjectSyncer for ReplicaController<O> {
         if !self.cache_is_current(owner, &pods).await? {
             return Ok(Requeue::Never);
         }
-        match self.scale(owner, &pods.active).await {
+        match self.scale(owner, &pods.active, decision).await {
             Err(failure) if failure.is_fenced() => Err(SyncError::Scale(failure)),
             scaled => {
                 let requeue = self.report(owner, &pods, Some(scaled)).await?;
@@ -147,24 +148,38 @@ impl<O: PodOwner> ReplicaController<O> {
     }
 
     /// Creates or deletes pods. The caller reports a failure in the status.
-    async fn scale(&self, owner: Owner<'_, O>, active: &[Arc<Pod>]) -> Result<(), PodsError> {
+    pub(super) async fn scale(
+        &self,
+        owner: Owner<'_, O>,
+        active: &[Arc<Pod>],
+        decision: Scale,
+    ) -> Result<(), PodsError> {
         let kind = &*O::RESOURCE.kind;
         let need = owner.object.replicas();
-        let scaled = match scale::decide(active.len(), need) {
+        let scaled = match decision {
             Scale::Steady => return Ok(()),
             Scale::Create(count) => {
                 tracing::debug!(kind, need, creating = count, "Too few replicas");
+                self.permit(owner, invariants::creates_missing(active, need, count))
+                    .map_err(PodsError::Create)?;
                 self.create_pods(owner, count).await
             }
             Scale::Delete(count) => {
                 tracing::debug!(kind, need, deleting = count, "Too many replicas");
                 let victims = self.victims(owner.object, active, count);
+                self.permit(owner, invariants::deletes_surplus(active, need, &victims))
+                    .map_err(PodsError::Delete)?;
                 let deleted = self.control.delete(owner, &victims).await;
                 deleted.map_err(PodsError::Delete)
             }
         };
         self.control.forget_if_replaced(owner, &self.owners);
         scaled
+    }
+
+    fn permit(&self, owner: Owner<'_, O>, checked: Result<(), Violation>) -> Result<(), ApiError> {
+        let target = Target::of::<O>(owner.object.meta());
+        self.client.permit(target, checked)
     }
 
     async fn create_pods(&self, owner: Owner<'_, O>, count: usize) -> Result<(), PodsError> {

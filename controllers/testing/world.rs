@@ -59,6 +59,10 @@ pub(crate) struct World {
     current: CurrentCluster,
     controllers: Running,
     nodes: Running,
+    /// Metrics of all clients.
+    requests: Registry,
+    /// The violations of invariants that the test expects.
+    expected: Mutex<Vec<String>>,
 }
 
 /// Running tasks and the token that stops them.
@@ -120,7 +124,8 @@ impl World {
     fn on(cluster: DevCluster) -> Self {
         super::log::see_all();
         let clock = cluster.clock().clone();
-        let metrics = ClientMetrics::register(&Registry::new()).unwrap();
+        let requests = Registry::new();
+        let metrics = ClientMetrics::register(&requests).unwrap();
         let current = CurrentCluster(Arc::new(Mutex::new(cluster.clone())));
         let users = current.clone();
         for descriptor in crate::ALL {
@@ -167,6 +172,8 @@ impl World {
             current,
             controllers,
             nodes,
+            requests,
+            expected: Mutex::default(),
         }
     }
 
@@ -399,9 +406,38 @@ impl World {
     }
 }
 
+impl World {
+    /// The violations of invariants so far: client, invariant and number. The test expects no others.
+    pub(crate) fn expect_violations(&self) -> Vec<String> {
+        let found = self.violations();
+        self.expected.lock().clone_from(&found);
+        found
+    }
+
+    fn violations(&self) -> Vec<String> {
+        let families = self.requests.gather();
+        let mut families = families.iter();
+        let family = families.find(|f| f.name() == "steersman_invariant_violations_total");
+        let series = family.into_iter().flat_map(|family| family.get_metric());
+        series
+            .filter(|series| series.get_counter().get_value() > 0.0)
+            .map(|series| {
+                let labels = series.get_label().iter().map(|label| label.value());
+                let labels: Vec<_> = labels.collect();
+                format!("{} {}", labels.join(" "), series.get_counter().get_value())
+            })
+            .collect()
+    }
+}
+
 impl Drop for World {
     fn drop(&mut self) {
         self.check_rights();
+        let (found, expected) = (self.violations(), self.expected.lock().clone());
+        assert!(
+            found == expected || std::thread::panicking(),
+            "right decisions broke invariants: {found:?}"
+        );
     }
 }
 

@@ -1,6 +1,7 @@
 //! Tests of ReplicaSets against the in-memory API server, without kubelets: the test itself binds
 //! pods and writes their status.
 
+mod invariants;
 mod pods;
 
 use std::time::Duration;

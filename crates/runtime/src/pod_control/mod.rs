@@ -13,6 +13,7 @@
 mod difference;
 mod error;
 mod in_flight;
+mod invariants;
 mod slow_start;
 mod template;
 
@@ -30,12 +31,13 @@ use serde_json::value::RawValue;
 use steersman_client::live::{self, Live, LiveError};
 use steersman_client::writes::Delete;
 use steersman_client::{ApiClient, ApiError, PatchKind, Target};
-use steersman_objects::{Identity, Meta, Object, ObjectKey, ObjectReference, Pod};
+use steersman_objects::{Identity, Meta, Object, ObjectKey, ObjectReference, Pod, Uid};
 use steersman_values::labels::Selector;
 
 use self::difference::Difference;
 pub use self::error::PodsError;
 use self::in_flight::PodsInFlight;
+pub use self::invariants::{FOREIGN_POD, not_foreign};
 use self::slow_start::slow_start;
 pub use self::template::{TemplateError, from_template};
 use crate::events::{EventRecorder, EventType};
@@ -136,6 +138,7 @@ impl PodControl {
         client: ApiClient,
         recorder: EventRecorder,
     ) -> Self {
+        client.counts_violations_of(&[FOREIGN_POD]);
         let in_flight = Arc::<PodsInFlight>::default();
         keyed.remembers(Arc::clone(&in_flight) as Arc<_>);
         Self {
@@ -446,7 +449,7 @@ impl PodControl {
     }
 
     /// Deletes a pod of the owner `key`, and sends the Event about it to `about`. Leaves the
-    /// expectations to the caller.
+    /// expectations to the caller. Refuses to delete a pod of another owner ([`not_foreign`]).
     pub async fn delete_one(
         &self,
         key: &ObjectKey,
@@ -455,11 +458,15 @@ impl PodControl {
     ) -> Result<Deleted, ApiError> {
         tracing::debug!(pod = %pod.key(), "Deleting pod");
         let target = Target::of::<Pod>(&pod.meta);
-        match self
-            .client
-            .delete(target, &Delete::exactly(&pod.meta))
-            .await
-        {
+        let checked = not_foreign(pod, &Uid::new(&about.uid));
+        let deleted = match self.client.permit(target, checked) {
+            Ok(()) => {
+                let options = Delete::exactly(&pod.meta);
+                self.client.delete(target, &options).await
+            }
+            Err(refused) => Err(refused),
+        };
+        match deleted {
             Ok(answer) => {
                 self.changed(key, &answer);
                 let message = format!("Deleted pod: {}", pod.meta.name);

@@ -72,6 +72,8 @@ fn is_empty(rs: &ReplicaSet) -> bool {
 mod tests {
     use super::*;
     use crate::deployment::annotations::REVISION;
+    use crate::deployment::invariants;
+    use crate::deployment::replica_sets::ReplicaSets;
     use crate::testing::{ReplicaSetBuilder, deployment, replica_set, time};
 
     fn names(limit: Option<i32>, old: Vec<ReplicaSetBuilder>) -> Vec<String> {
@@ -79,7 +81,10 @@ mod tests {
             .spec("revisionHistoryLimit", limit)
             .build();
         let old: Vec<_> = old.into_iter().map(|rs| Arc::new(rs.build())).collect();
-        superfluous(&d, &old)
+        let superfluous = superfluous(&d, &old);
+        let sets = ReplicaSets { new: None, old };
+        assert_eq!(invariants::keeps_history(&d, &sets, &superfluous), Ok(()));
+        superfluous
             .iter()
             .map(|rs| rs.meta.name.to_string())
             .collect()

@@ -38,6 +38,9 @@ pub(super) enum SyncError {
     Status(#[source] StatusError),
     #[error("update deployment for rollback: {0}")]
     Rollback(#[source] ApiError),
+    /// The decision breaks an invariant.
+    #[error("{0}")]
+    Refused(#[source] ApiError),
     #[error("check replica sets: {0}")]
     Check(#[source] LiveError),
     /// The caches lack writes of the previous leader. The sync ends without a failure, and the

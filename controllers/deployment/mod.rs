@@ -33,6 +33,7 @@ mod document;
 mod error;
 pub(crate) mod explain;
 mod handlers;
+mod invariants;
 mod limits;
 mod new_replica_set;
 mod pause;
@@ -105,12 +106,20 @@ pub fn limits_of(deployment: &Deployment) -> (i32, i32) {
 }
 
 fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
+    let (keyed, syncer) = assemble(ctx);
+    let workers = ctx.options.workers("concurrent-deployment-syncs");
+    Ok(keyed.boxed(workers, syncer))
+}
+
+/// The parts of the controller.
+fn assemble(ctx: &ControllerContext) -> (Keyed<Deployment>, DeploymentController) {
     let mut keyed = Keyed::<Deployment>::new(ctx, NAME, "deployment");
     let deployments = keyed.objects().clone();
     let replica_sets = ctx.informers.shared::<ReplicaSet>();
     let pods = ctx.informers.shared::<Pod>();
     let queue = keyed.queue();
     let client = ctx.client(NAME);
+    client.counts_violations_of(invariants::NAMES);
     let deleting = Arc::<Expectations>::default();
     let written = Arc::default();
     keyed.remembers(Arc::clone(&deleting) as Arc<_>);
@@ -126,6 +135,5 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
         clock: ctx.clock.clone(),
         features: ctx.features.clone(),
     };
-    let workers = ctx.options.workers("concurrent-deployment-syncs");
-    Ok(keyed.boxed(workers, syncer))
+    (keyed, syncer)
 }

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use steersman_client::ApiError;
+use steersman_client::{ApiError, Target, Violation};
 use steersman_objects::template;
 use steersman_objects::{
     Deployment, DeploymentStatus, Object, ObjectKey, ObjectReference, Pod, ReplicaSet, Strategy,
@@ -33,7 +33,7 @@ use super::replica_sets::ReplicaSets;
 use super::resize::Resize;
 use super::rollback::{self, Rollback};
 use super::writes::Writer;
-use super::{cleanup, pause, progress, recreate, rolling, scaling, status};
+use super::{cleanup, invariants, pause, progress, recreate, rolling, scaling, status};
 
 /// Syncs Deployments.
 pub(super) struct DeploymentController {
@@ -58,14 +58,7 @@ impl ObjectSyncer for DeploymentController {
     type Error = SyncError;
 
     async fn sync(&self, key: &ObjectKey, d: Arc<Deployment>) -> Result<Requeue, SyncError> {
-        let work = Work {
-            controller: self,
-            key,
-            deployment: d,
-            sets: ReplicaSets::default(),
-            checked: false,
-        };
-        match work.run().await {
+        match self.work(key, d).run().await {
             Err(SyncError::Behind) => Ok(Requeue::Never),
             Err(error) if error.is_namespace_terminating() || error.is_gone() => Ok(Requeue::Never),
             outcome => outcome,
@@ -77,8 +70,21 @@ impl ObjectSyncer for DeploymentController {
     }
 }
 
+impl DeploymentController {
+    /// The beginning of a sync of `d`.
+    pub(super) fn work<'a>(&'a self, key: &'a ObjectKey, d: Arc<Deployment>) -> Work<'a> {
+        Work {
+            controller: self,
+            key,
+            deployment: d,
+            sets: ReplicaSets::default(),
+            checked: false,
+        }
+    }
+}
+
 /// The state of one sync.
-struct Work<'a> {
+pub(super) struct Work<'a> {
     controller: &'a DeploymentController,
     key: &'a ObjectKey,
     /// The Deployment as cached, or as the last write of this sync returned it.
@@ -87,7 +93,7 @@ struct Work<'a> {
     ///
     /// Resizes do not change it: as upstream's, the status has the reported sizes of ReplicaSets,
     /// not the sizes that this sync has just requested.
-    sets: ReplicaSets,
+    pub(super) sets: ReplicaSets,
     /// True after a live read has confirmed both.
     checked: bool,
 }
@@ -228,6 +234,7 @@ impl Work<'_> {
         let d = Arc::clone(&self.deployment);
         let hash = |template: &_| template::hash(template, d.status.collision_count);
         let new = new_replica_set::build(&d, &self.sets, hash)?;
+        self.permit(invariants::stays_within_surge(&d, &self.sets, new.size))?;
         let rs = match writer
             .create_replica_set(&d.meta.namespace, &new.object)
             .await
@@ -345,11 +352,11 @@ impl Work<'_> {
             self.create_new().await?;
         }
         if let Some(resize) = rolling::resize_new(&self.deployment, &self.sets)? {
-            self.resize(&resize).await?;
+            self.resize_new(&resize).await?;
             return self.write_rollout_status().await;
         }
         let down = rolling::scale_down_old(&self.deployment, &self.sets);
-        let scaled = self.resize_all(&down.resizes).await;
+        let scaled = self.scale_down_old(&down.resizes).await;
         if scaled.as_ref().is_err_and(SyncError::is_fenced) {
             return scaled.map(|()| Requeue::Never);
         }
@@ -368,13 +375,41 @@ impl Work<'_> {
         if !emptied.is_empty() || recreate::old_pods_running(&self.sets, &self.old_pods()) {
             return self.write_rollout_status().await;
         }
+        self.start_alone().await?;
+        self.finish().await
+    }
+
+    /// Starts the new pods of a Recreate rollout.
+    pub(super) async fn start_alone(&mut self) -> Result<(), SyncError> {
+        self.permit(invariants::starts_alone(&self.sets))?;
         if self.sets.new.is_none() {
             self.create_new().await?;
         }
         if let Some(resize) = recreate::resize_new(&self.deployment, &self.sets) {
-            self.resize(&resize).await?;
+            self.resize_new(&resize).await?;
         }
-        self.finish().await
+        Ok(())
+    }
+
+    /// Refuses the next write if `checked` is a violation.
+    fn permit(&self, checked: Result<(), Violation>) -> Result<(), SyncError> {
+        let target = Target::of::<Deployment>(&self.deployment.meta);
+        let client = self.controller.writer.client();
+        client.permit(target, checked).map_err(SyncError::Refused)
+    }
+
+    /// Resizes the new ReplicaSet in a step of a roll-out.
+    pub(super) async fn resize_new(&mut self, resize: &Resize) -> Result<(), SyncError> {
+        let checked = invariants::stays_within_surge(&self.deployment, &self.sets, resize.to);
+        self.permit(checked)?;
+        self.resize(resize).await.map(drop)
+    }
+
+    /// Scales the old ReplicaSets down in a step of a rolling update.
+    pub(super) async fn scale_down_old(&mut self, resizes: &[Resize]) -> Result<(), SyncError> {
+        let checked = invariants::keeps_available(&self.deployment, &self.sets, resizes);
+        self.permit(checked)?;
+        self.resize_all(resizes).await
     }
 
     fn old_pods(&self) -> Vec<Arc<Pod>> {
@@ -449,6 +484,16 @@ impl Work<'_> {
     /// Deletes the old ReplicaSets beyond the history limit.
     async fn clean_history(&mut self) -> Result<(), SyncError> {
         let superfluous = cleanup::superfluous(&self.deployment, &self.sets.old);
+        self.delete_all(superfluous).await
+    }
+
+    /// Deletes these ReplicaSets, up to the first failure.
+    pub(super) async fn delete_all(
+        &mut self,
+        superfluous: Vec<Arc<ReplicaSet>>,
+    ) -> Result<(), SyncError> {
+        let checked = invariants::keeps_history(&self.deployment, &self.sets, &superfluous);
+        self.permit(checked)?;
         if !superfluous.is_empty() {
             self.check().await?;
         }

@@ -2,6 +2,7 @@
 //! controller and simulated nodes.
 
 mod adoption_and_deletion;
+mod invariants;
 
 use std::sync::Arc;
 use std::time::Duration;

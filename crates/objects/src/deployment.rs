@@ -107,6 +107,16 @@ impl IntOrPercent {
             }
         }
     }
+
+    /// A hundred times the number, or the percentage of `total` as hundredths, in whole numbers.
+    /// `None` if the text is no percentage. Checks of [`IntOrPercent::of`] use it.
+    pub fn hundredths_of(&self, total: i32) -> Option<i64> {
+        let (number, unit) = match self {
+            Self::Int(number) => (*number, 100),
+            Self::Percent(text) => (text.strip_suffix('%')?.parse().ok()?, total),
+        };
+        Some(i64::from(number) * i64::from(unit))
+    }
 }
 
 /// `status` of a Deployment. It serialises in the order of upstream's Go type, and omits the fields

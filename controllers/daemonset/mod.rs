@@ -31,6 +31,7 @@ pub(crate) mod explain;
 mod failed_pods;
 mod handlers;
 mod history;
+mod invariants;
 mod layout;
 mod limits;
 mod manage;
@@ -125,6 +126,7 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
         nodes: ctx.informers.shared::<Node>(),
     };
     let client = ctx.client(IDENTITY);
+    client.counts_violations_of(&[invariants::AVAILABILITY]);
     let recorder = ctx.recorder(NAME, client.clone());
     let control = PodControl::new(
         &mut keyed,

@@ -33,6 +33,7 @@ use super::changes::Changes;
 use super::error::SyncError;
 use super::failed_pods::FailedPods;
 use super::history;
+use super::invariants;
 use super::layout::{Layout, is_present, target_node};
 use super::manage::{self, Managed};
 use super::pod::Bodies;
@@ -163,6 +164,12 @@ impl DaemonSetSyncer {
         if managed.changes.is_empty() && is_rolling {
             let next = rolling::decide(ds, layout, current, now);
             managed.changes = next.map_err(SyncError::Limit)?;
+            let delete = &managed.changes.delete;
+            let checked = invariants::keeps_available(ds, layout.desired(), delete, now);
+            let permitted = self
+                .client
+                .permit(Target::of::<DaemonSet>(&ds.meta), checked);
+            permitted.map_err(SyncError::Pods)?;
         }
         let superfluous = history::superfluous(old, pods, ds.spec.revision_history_limit);
         let has_work = !managed.changes.is_empty() || !superfluous.is_empty();

@@ -28,6 +28,7 @@ mod gang;
 mod gates;
 mod handlers;
 mod indexes;
+mod invariants;
 mod manage;
 mod memory;
 mod metrics;
@@ -145,6 +146,7 @@ fn parts(ctx: &ControllerContext) -> Result<Parts, InitError> {
     let jobs = keyed.objects().clone();
     let pods = ctx.informers.shared::<Pod>();
     let client = ctx.client(NAME);
+    client.counts_violations_of(invariants::NAMES);
     let recorder = ctx.recorder(NAME, client.clone());
     let control = PodControl::new(&mut keyed, &pods, client.clone(), recorder.clone())
         .with_finalizer(JOB_TRACKING);

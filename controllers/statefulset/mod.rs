@@ -25,6 +25,7 @@ mod error;
 pub(crate) mod explain;
 mod handlers;
 mod identity;
+mod invariants;
 mod metrics;
 mod new_leader;
 mod plan;
@@ -45,6 +46,7 @@ use steersman_objects::{ControllerRevision, PersistentVolumeClaim, Pod, Stateful
 use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
 use steersman_runtime::keyed::Keyed;
 use steersman_runtime::owner::ByController;
+use steersman_runtime::pod_control::FOREIGN_POD;
 use steersman_runtime::rbac::Rule;
 use steersman_runtime::reads::Read;
 
@@ -111,6 +113,7 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     let claims = ctx.informers.shared::<PersistentVolumeClaim>();
     let revisions = ctx.informers.shared::<ControllerRevision>();
     let client = ctx.client(NAME);
+    client.counts_violations_of(&[invariants::WANTED, FOREIGN_POD]);
     handlers::register(&sets, &pods, &claims, &keyed.queue());
     let known_equal = Arc::<KnownEqual>::default();
     keyed.remembers(Arc::clone(&known_equal) as Arc<_>);

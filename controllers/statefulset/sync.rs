@@ -33,6 +33,7 @@ use tokio::sync::OnceCell;
 use super::batches::in_batches;
 use super::error::{PodError, SyncError};
 use super::identity::{self, is_member};
+use super::invariants;
 use super::metrics::StatefulSetMetrics;
 use super::new_leader::CurrentCheck;
 use super::plan::{Action, Limit, Plan, Turn};
@@ -447,7 +448,10 @@ impl Work<'_> {
         let writer = &self.controller.writer;
         let of = self.of;
         match action {
-            Action::Delete(pod) => writer.delete(of, pod).await,
+            Action::Delete(pod) => {
+                let checked = invariants::may_be_deleted(plan.set, plan.update_revision, pod);
+                writer.delete(of, pod, checked).await
+            }
             Action::Create { ordinal, side } => {
                 let revision = match side {
                     Side::Current => &chosen.current,

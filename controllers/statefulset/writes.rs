@@ -14,7 +14,7 @@ use std::time::Duration;
 use serde_json::Map;
 use steersman_client::live;
 use steersman_client::writes::Delete;
-use steersman_client::{Aggregate, ApiClient, ApiError, Target};
+use steersman_client::{Aggregate, ApiClient, ApiError, Target, Violation};
 use steersman_objects::{
     ControllerRevision, Document, Identity, Object, ObjectKey, ObjectReference,
     PersistentVolumeClaim, Pod, StatefulSet,
@@ -22,6 +22,7 @@ use steersman_objects::{
 use steersman_runtime::events::{EventRecorder, EventType};
 use steersman_runtime::informer::Store;
 use steersman_runtime::own_writes::WritesTo;
+use steersman_runtime::pod_control::not_foreign;
 
 use super::claims;
 use super::error::{ClaimFailure, PodError};
@@ -129,11 +130,21 @@ impl Writer {
         }
     }
 
-    /// Deletes `pod`. A pod that is gone counts as deleted.
-    pub(super) async fn delete(&self, of: Of<'_>, pod: &Pod) -> Result<(), PodError> {
+    /// Deletes `pod` if `checked` and [`not_foreign`] allow it. A pod that is gone counts as deleted.
+    pub(super) async fn delete(
+        &self,
+        of: Of<'_>,
+        pod: &Pod,
+        checked: Result<(), Violation>,
+    ) -> Result<(), PodError> {
         let target = Target::of::<Pod>(&pod.meta);
         let options = Delete::exactly(&pod.meta);
-        let deleted = match self.client.delete(target, &options).await {
+        let checked = checked.and_then(|()| not_foreign(pod, &of.set.meta.uid));
+        let deleted = match self.client.permit(target, checked) {
+            Ok(()) => self.client.delete(target, &options).await,
+            Err(refused) => Err(refused),
+        };
+        let deleted = match deleted {
             Ok(answer) => {
                 record(&self.pods_written, of.key, &answer);
                 Ok(())

@@ -1,6 +1,7 @@
 use serde_json::json;
 
 use super::*;
+use crate::job::invariants;
 use crate::job::testing::{job, pod_of_web};
 use crate::testing::pods::PodBuilder;
 
@@ -11,7 +12,14 @@ fn decided(job: &steersman_objects::Job, pods: Vec<PodBuilder>, backoff: u64) ->
     let pods = pods.into_iter().map(PodBuilder::of_job).collect();
     let snapshot = Snapshot::new(job, pods);
     let now = Timestamp::from_second(NOW).unwrap();
-    match decide(&snapshot, Duration::from_secs(backoff), now) {
+    let action = decide(&snapshot, Duration::from_secs(backoff), now);
+    let checked = match &action {
+        Action::Delete(victims) => invariants::deletes_surplus(&snapshot, victims.len()),
+        Action::Create(pods) => invariants::creates_missing(&snapshot, pods.len()),
+        Action::Steady | Action::Wait(_) => Ok(()),
+    };
+    assert_eq!(checked, Ok(()));
+    match action {
         Action::Steady => "steady".to_owned(),
         Action::Delete(victims) => format!("delete {}", victims.len()),
         Action::Create(Pods::Count(count)) => format!("create {count}"),

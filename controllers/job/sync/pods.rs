@@ -1,11 +1,13 @@
 //! The creations and deletions of pods of one sync.
 
+use steersman_client::{ApiError, Target, Violation};
 use steersman_objects::{Job, Object, ObjectKey, ObjectReference, PodGroup};
 use steersman_runtime::pod_control::{Deleted, Deletions, Owner, PodsError};
 
 use super::{Counts, JobSyncer};
 use crate::job::finalizers::{RemovalPatch, is_gone};
 use crate::job::handlers::BATCH;
+use crate::job::invariants;
 use crate::job::manage::{Action, Pods};
 use crate::job::per_index::Failures;
 use crate::job::pods::JobPod;
@@ -32,10 +34,18 @@ impl JobSyncer {
             _ if !action.writes() => None,
             Action::Delete(victims) => {
                 tracing::debug!(deleting = victims.len(), "Too many pods running for job");
+                let checked = invariants::deletes_surplus(snapshot, victims.len());
+                if let Err(refused) = self.permit(owner, checked) {
+                    return Some(PodsError::Delete(refused));
+                }
                 self.delete_surplus(owner, &victims, counts).await
             }
             Action::Create(pods) => {
                 tracing::debug!(creating = pods.len(), "Too few pods running");
+                let checked = invariants::creates_missing(snapshot, pods.len());
+                if let Err(refused) = self.permit(owner, checked) {
+                    return Some(PodsError::Create(refused));
+                }
                 let template = match Template::of(owner.object) {
                     Ok(template) => template.in_group(group),
                     Err(error) => return Some(PodsError::Template(error)),
@@ -45,6 +55,15 @@ impl JobSyncer {
                     .err()
             }
         }
+    }
+
+    fn permit(
+        &self,
+        owner: Owner<'_, Job>,
+        checked: Result<(), Violation>,
+    ) -> Result<(), ApiError> {
+        let target = Target::of::<Job>(&owner.object.meta);
+        self.client.permit(target, checked)
     }
 
     async fn create(

@@ -7,6 +7,7 @@ use steersman_helpers::history::REVISION_LABEL;
 use steersman_objects::Object;
 
 use super::super::identity::POD_NAME_LABEL;
+use super::super::invariants;
 use super::*;
 use crate::testing::pods::{PodBuilder, pod};
 use crate::testing::{StatefulSetBuilder, stateful_set};
@@ -78,14 +79,24 @@ fn decided_with(
         Action::OwnClaims(pod) => format!("own {}", pod.meta.name),
         Action::Repair(pod) => format!("repair {}", pod.meta.name),
     };
+    let is_allowed = |pod: &Pod| {
+        let checked = invariants::may_be_deleted(plan.set, plan.update_revision, pod);
+        assert_eq!(checked, Ok(()));
+    };
     let mut found = Vec::new();
     for turn in plan.loops().into_iter().flatten() {
+        turn.actions.iter().for_each(|action| {
+            if let Action::Delete(pod) = action {
+                is_allowed(pod);
+            }
+        });
         found.extend(turn.actions.into_iter().map(text));
         if turn.wait && plan.is_ordered() {
             return found;
         }
     }
     let outdated = plan.outdated(limit);
+    outdated.iter().for_each(|pod| is_allowed(pod));
     found.extend(
         outdated
             .iter()

@@ -34,6 +34,7 @@ mod graph;
 #[cfg(test)]
 mod graph_tests;
 mod handlers;
+mod invariants;
 mod kinds;
 mod live;
 mod metrics;
@@ -149,6 +150,7 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
 fn collector(ctx: &ControllerContext) -> Collector {
     let base = ctx.client(IDENTITY);
     let client = base.rethrottled(2.0, 1);
+    client.counts_violations_of(&[invariants::LIVING_OWNER]);
     Collector {
         graph: Default::default(),
         kinds: Default::default(),

@@ -28,6 +28,7 @@ use super::coordinates::Coordinates;
 use super::error::SyncError;
 use super::foreground::{self, Step};
 use super::graph::{Effects, Graph, NodeKey, NodeView};
+use super::invariants;
 use super::kinds::Kinds;
 use super::live::{self, Live};
 use super::unseen::{Reference, Watched};
@@ -238,6 +239,7 @@ impl Collector {
                 policy,
                 unblock: false,
             } => {
+                self.permit(place, &observed.owners, &owners)?;
                 tracing::debug!(item = %coordinates, propagationPolicy = ?policy, "Deleting item");
                 let options = Delete::uid(&key.uid)
                     .propagation(policy)
@@ -308,6 +310,7 @@ impl Collector {
                 self.patch(place, &patch, Some(&live), merge).await?;
             }
             Decision::Delete { policy, unblock } => {
+                self.permit(place, &references, &owners)?;
                 if unblock {
                     let patch = live::unblocked(&coordinates.uid, &live);
                     self.patch(place, &patch, Some(&live), |live| {
@@ -319,6 +322,21 @@ impl Collector {
             }
         }
         Ok(true)
+    }
+
+    /// Refuses the deletion of an object with one of these owners if that may live.
+    fn permit(
+        &self,
+        place: &Place<'_>,
+        references: &[OwnerReference],
+        owners: &[(Uid, Standing)],
+    ) -> Result<(), SyncError> {
+        let checked = invariants::has_no_living_owner(references, owners);
+        let permitted = self.client.permit(place.target(), checked);
+        permitted.map_err(|source| SyncError::Delete {
+            coordinates: Box::new(place.coordinates.clone()),
+            source,
+        })
     }
 
     /// The state of the owner of `dependent` behind `reference`. `None` for a cluster-scoped

@@ -32,6 +32,7 @@ mod edits;
 mod error;
 pub(crate) mod explain;
 mod host_path;
+mod invariants;
 mod known;
 mod matching;
 mod metrics;
@@ -133,6 +134,7 @@ fn binder(
     follow(&claims, &claim_queue, &caches);
     follow(&volumes, &volume_queue, &caches);
     let client = ctx.client(DESCRIPTOR.identity);
+    client.counts_violations_of(&[invariants::BOUND_VOLUME]);
     Ok(Arc::new(Binder {
         seen: Seen::of(ctx),
         stored_claims: claims.store(),

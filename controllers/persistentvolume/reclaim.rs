@@ -13,6 +13,7 @@ use tokio::time::Instant;
 
 use super::body::Body;
 use super::host_path::{self, HostPathError};
+use super::invariants;
 use super::known::claim_of;
 use super::migration::IN_TREE_FINALIZER;
 use super::notice::Notice;
@@ -26,6 +27,9 @@ use crate::storage_metrics::Finished;
 /// A volume was not deleted.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum DeleteError {
+    /// The claim of the volume lives: an invariant.
+    #[error("{0}")]
+    Refused(#[source] ApiError),
     /// The folder could not be deleted.
     #[error("{0}")]
     Folder(#[from] HostPathError),
@@ -169,6 +173,11 @@ impl Binder {
                 return Ok(());
             }
         };
+        let target = Target::of::<PersistentVolume>(&volume.meta);
+        let claim = claim_of(&volume).and_then(|key| self.objects.caches.claims().get(&key));
+        let checked = invariants::lost_its_claim(&volume, claim.as_deref());
+        let permitted = self.objects.client.permit(target, checked);
+        permitted.map_err(DeleteError::Refused)?;
         if let Err(error) = self.delete_folder(&volume).await {
             let notice = failed(error.to_string());
             self.fail(cached, notice)
@@ -176,7 +185,6 @@ impl Binder {
                 .map_err(DeleteError::Phase)?;
             return Err(error);
         }
-        let target = Target::of::<PersistentVolume>(&volume.meta);
         let options = Delete::exactly(&volume.meta);
         match self.objects.client.delete(target, &options).await {
             Err(error) if !ApiError::is_object_not_found(&error) => {

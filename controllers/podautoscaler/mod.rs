@@ -23,6 +23,7 @@ mod evaluate;
 pub(crate) mod explain;
 mod handlers;
 mod history;
+mod invariants;
 mod limits;
 mod metrics;
 mod metrics_api;
@@ -130,6 +131,7 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     };
     ctx.debug.set_memory(NAME, Arc::new(recall));
     let client = ctx.client(IDENTITY);
+    client.counts_violations_of(&[invariants::LIMITS]);
     let reconciler = Reconciler {
         sources: Sources {
             api: MetricsApi::new(ctx, period),

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 use steersman_client::scale::Scale;
 use steersman_client::writes::{OnFailure, write_status};
-use steersman_client::{ApiClient, ApiError, Category};
+use steersman_client::{ApiClient, ApiError, Category, Target};
 use steersman_objects::{
     AutoscalerStatus, HorizontalPodAutoscaler, Identity, ObjectKey, ObjectReference,
 };
@@ -22,6 +22,7 @@ use super::config::Config;
 use super::error::{ComputeError, InvalidMetrics, SyncError};
 use super::evaluate::{Evaluated, Sources, Subject};
 use super::history::Histories;
+use super::invariants;
 use super::limits::{self, Sizes};
 use super::metrics::{Action, AutoscalerMetrics, Origin};
 use super::rescale::{Scaled, TargetError};
@@ -455,7 +456,13 @@ impl Reconciler {
         let hpa = pass.hpa;
         let object = ObjectReference::of(hpa);
         let size = format!("New size: {desired}; reason: {reason}");
-        if let Err(source) = target.resize(&self.scale_client, hpa, desired).await {
+        let checked = invariants::stays_within_limits(hpa, desired);
+        let about = Target::of::<HorizontalPodAutoscaler>(&hpa.meta);
+        let resized = match self.scale_client.permit(about, checked) {
+            Ok(()) => target.resize(&self.scale_client, hpa, desired).await,
+            Err(refused) => Err(refused),
+        };
+        if let Err(source) = resized {
             let reference = pass.reference();
             if source.is_fenced() {
                 return Err(SyncError::Rescale { reference, source });

@@ -14,13 +14,14 @@ use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use steersman_client::live;
 use steersman_client::writes::DisruptionCause;
-use steersman_client::{ApiError, Category};
+use steersman_client::{ApiError, Category, Target};
 use steersman_helpers::evictions::EvictError;
 use steersman_objects::{Node, ObjectKey, Pod};
 use steersman_runtime::tasks::CancellationToken;
 use tokio::time::Instant;
 
 use super::Shared;
+use super::invariants;
 use super::timers::Due;
 use super::tolerance::{self, Tolerance, no_execute};
 
@@ -142,7 +143,15 @@ impl Shared {
         } else {
             node.spec.taints.clone()
         };
-        let tolerance = tolerance::of_pod(&taints, &pod.spec.tolerations, self.comparisons);
-        Ok(no_execute(&taints).next().is_some() && tolerance != Tolerance::Forever)
+        let tolerations = &pod.spec.tolerations;
+        let tolerance = tolerance::of_pod(&taints, tolerations, self.comparisons);
+        let has_to_go = no_execute(&taints).next().is_some() && tolerance != Tolerance::Forever;
+        if has_to_go {
+            let checked = invariants::may_be_evicted(&taints, tolerations);
+            let target = Target::of::<Pod>(&pod.meta);
+            let permitted = self.evictor.client.permit(target, checked);
+            permitted.map_err(EvictError::Delete)?;
+        }
+        Ok(has_to_go)
     }
 }

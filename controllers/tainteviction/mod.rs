@@ -16,6 +16,7 @@
 mod evict;
 pub(crate) mod explain;
 mod handlers;
+mod invariants;
 mod sync;
 #[cfg(test)]
 mod tests;
@@ -101,6 +102,7 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
         .features
         .is_on(features::POD_OBSERVED_GENERATION_TRACKING);
     let client = ctx.client(IDENTITY);
+    client.counts_violations_of(&[invariants::TOLERATING_POD]);
     let shared = Shared {
         pods: pods.store(),
         pods_by_node: PodsByNode::of(&pods.store()),

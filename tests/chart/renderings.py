@@ -425,6 +425,28 @@ class Renderings(unittest.TestCase):
             file.write_text(yaml.safe_dump({"rule_files": [rules], "evaluation_interval": "1m", "tests": tests}))
             self.promtool("test", str(file))
 
+    @unittest.skipUnless(shutil.which("promtool"), "no promtool")
+    def test_an_alert_fires_at_the_first_violation_of_an_invariant(self):
+        labels = {"client": "deployment-controller", "invariant": "rollout_surge"}
+        alert = {
+            "exp_labels": {"severity": "warning", **labels},
+            "exp_annotations": {
+                "runbook_url": "docs/runbooks/SteersmanInvariantViolation.md",
+                "summary": "The invariant rollout_surge refused writes of deployment-controller.",
+                "description": "The decision was wrong, so nothing was written. The log of the manager shows the decision. Please report it.",
+            },
+        }
+        series = 'steersman_invariant_violations_total{job="steersman", instance="a", %s}' % ", ".join(f'{name}="{value}"' for name, value in labels.items())
+        # The time of the look, and the alerts then. The violation happens at 10 minutes.
+        cases = [("9m", []), ("11m", [alert]), ("20m", [alert]), ("30m", [])]
+        looks = [{"eval_time": time, "alertname": "SteersmanInvariantViolation", "exp_alerts": wanted} for time, wanted in cases]
+        one = {"interval": "1m", "input_series": [{"series": series, "values": "0x9 1x30"}], "alert_rule_test": looks}
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder, "tests.yaml")
+            rules = rules_file(folder, {"controllers": ["cronjob"]})
+            file.write_text(yaml.safe_dump({"rule_files": [rules], "evaluation_interval": "1m", "tests": [one]}))
+            self.promtool("test", str(file))
+
     def test_stuck_objects_ring_by_controller_and_reason(self):
         for values, job in (({"controllers": ["cronjob"]}, "steersman"), ({"mode": "replace"}, "kube-controller-manager")):
             (alert,) = [one for one in alerts(values) if one["alert"] == "SteersmanStuckObjects"]

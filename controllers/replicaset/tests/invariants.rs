@@ -27,7 +27,7 @@ async fn a_wrong_decision_is_refused_counted_and_logged() {
         component: NAME,
         queue: "replicaset",
     };
-    DESCRIPTOR.watch(&context.informers);
+    DESCRIPTOR.watch(&context.informers, &context.features);
     let (_keyed, syncer) = assemble::<ReplicaSet>(&context, &names).unwrap();
     let (tasks, stop) = (Tasks::default(), CancellationToken::new());
     context.informers.start(&tasks, &stop);

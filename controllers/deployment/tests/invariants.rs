@@ -52,7 +52,7 @@ async fn a_wrong_step_of_a_rollout_is_refused_and_counted() {
     let error = start.start_alone().await.unwrap_err();
     assert!(matches!(error, SyncError::Refused(_)), "{error}");
 
-    assert_eq!(world.writes(), [String::new(); 0]);
+    assert_eq!(world.writes(), Vec::<String>::new());
     let counts = [
         ("recreate_overlap", 2),
         ("revision_history", 1),

@@ -61,7 +61,7 @@ async fn a_wrong_decision_is_refused_counted_and_logged() {
     assert_eq!(error.to_string(), text);
     assert!(syncer.control.expectations().satisfied(&key));
 
-    assert_eq!(world.writes(), [String::new(); 0]);
+    assert_eq!(world.writes(), Vec::<String>::new());
     assert_eq!(world.active_pods().len(), 4);
     let message = "Write refused: the decision breaks an invariant. This is a bug, please report";
     log.assert_has(Level::ERROR, &[message]);

@@ -13,7 +13,7 @@ use steersman_values::resource::{
 };
 
 use super::wire::{lenient_time, nullable};
-use super::{Toleration, Uid};
+use super::{Pod, Toleration, Uid};
 use crate::view;
 
 view! {
@@ -117,6 +117,35 @@ impl ResourceClaimSpec {
     pub fn wants_admin_access(&self) -> bool {
         let mut requests = self.devices.requests.iter();
         requests.any(|request| request.exactly.as_ref().is_some_and(|one| one.admin_access))
+    }
+}
+
+impl ResourceClaim {
+    /// Whether this claim from a template was made for `pod`, or for its PodGroup if PodGroups may
+    /// have claims. Upstream: `IsForPod`.
+    pub fn is_for_pod(&self, pod: &Pod, pod_groups: bool) -> bool {
+        if self.meta.is_controlled_by(&pod.meta.uid) {
+            return true;
+        }
+        let owner = self.meta.controller().filter(|_| pod_groups);
+        let group = pod.spec.scheduling_group.pod_group_name.as_ref();
+        owner.zip(group).is_some_and(|(owner, group)| {
+            owner.name == *group
+                && owner.kind == *"PodGroup"
+                && owner.api_version.starts_with("scheduling.k8s.io/")
+        })
+    }
+
+    /// Whether the claim is reserved for `pod`, or for its PodGroup if PodGroups may have claims.
+    /// Upstream: `IsReservedForPod`.
+    pub fn is_reserved_for_pod(&self, pod: &Pod, pod_groups: bool) -> bool {
+        let group = pod.spec.scheduling_group.pod_group_name.as_ref();
+        let group = group.filter(|_| pod_groups);
+        let is_pod_or_group = |consumer: &ClaimConsumer| {
+            consumer.uid.as_ref() == Some(&pod.meta.uid)
+                || (consumer.is_pod_group() && group.is_some_and(|group| *consumer.name == **group))
+        };
+        self.status.reserved_for.iter().any(is_pod_or_group)
     }
 }
 

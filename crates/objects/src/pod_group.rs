@@ -7,7 +7,7 @@ use steersman_values::intern::Sym;
 use steersman_values::resource::POD_GROUPS;
 
 use crate::view;
-use crate::{PodResourceClaim, PodResourceClaimStatus};
+use crate::{PodClaimName, PodResourceClaim, PodResourceClaimStatus};
 
 view! {
     /// A group of pods that are scheduled together: its template and its claims, and the document
@@ -44,5 +44,12 @@ view! {
     pub struct PodGroupStatus {
         /// The ResourceClaims that were made from templates.
         pub resource_claim_statuses: Vec<PodResourceClaimStatus>,
+    }
+}
+
+impl PodGroup {
+    /// The ResourceClaim of `claim`, one of `spec.resourceClaims`.
+    pub fn claim_name<'a>(&'a self, claim: &'a PodResourceClaim) -> PodClaimName<'a> {
+        PodClaimName::of(claim, &self.status.resource_claim_statuses)
     }
 }

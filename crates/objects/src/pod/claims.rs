@@ -3,7 +3,6 @@
 use steersman_values::intern::Sym;
 
 use super::{Pod, PodResourceClaim, PodResourceClaimStatus};
-use crate::{ClaimConsumer, PodGroup, ResourceClaim};
 
 /// The ResourceClaim of a claim within a pod or a PodGroup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,7 +22,7 @@ pub enum PodClaimName<'a> {
 impl<'a> PodClaimName<'a> {
     /// The ResourceClaim of `claim`, by the `statuses` of the same object. Upstream: `Name` and
     /// `NameFromPodGroup`.
-    fn of(claim: &'a PodResourceClaim, statuses: &'a [PodResourceClaimStatus]) -> Self {
+    pub(crate) fn of(claim: &'a PodResourceClaim, statuses: &'a [PodResourceClaimStatus]) -> Self {
         if let Some(name) = &claim.resource_claim_name {
             return Self::Named(name);
         }
@@ -52,42 +51,6 @@ impl Pod {
     /// The ResourceClaim of `claim`, one of `spec.resourceClaims`.
     pub fn claim_name<'a>(&'a self, claim: &'a PodResourceClaim) -> PodClaimName<'a> {
         PodClaimName::of(claim, &self.details().resource_claim_statuses)
-    }
-}
-
-impl PodGroup {
-    /// The ResourceClaim of `claim`, one of `spec.resourceClaims`.
-    pub fn claim_name<'a>(&'a self, claim: &'a PodResourceClaim) -> PodClaimName<'a> {
-        PodClaimName::of(claim, &self.status.resource_claim_statuses)
-    }
-}
-
-impl ResourceClaim {
-    /// Whether this claim from a template was made for `pod`, or for its PodGroup if PodGroups may
-    /// have claims. Upstream: `IsForPod`.
-    pub fn is_for_pod(&self, pod: &Pod, pod_groups: bool) -> bool {
-        if self.meta.is_controlled_by(&pod.meta.uid) {
-            return true;
-        }
-        let owner = self.meta.controller().filter(|_| pod_groups);
-        let group = pod.spec.scheduling_group.pod_group_name.as_ref();
-        owner.zip(group).is_some_and(|(owner, group)| {
-            owner.name == *group
-                && owner.kind == *"PodGroup"
-                && owner.api_version.starts_with("scheduling.k8s.io/")
-        })
-    }
-
-    /// Whether the claim is reserved for `pod`, or for its PodGroup if PodGroups may have claims.
-    /// Upstream: `IsReservedForPod`.
-    pub fn is_reserved_for_pod(&self, pod: &Pod, pod_groups: bool) -> bool {
-        let group = pod.spec.scheduling_group.pod_group_name.as_ref();
-        let group = group.filter(|_| pod_groups);
-        let is_pod_or_group = |consumer: &ClaimConsumer| {
-            consumer.uid.as_ref() == Some(&pod.meta.uid)
-                || (consumer.is_pod_group() && group.is_some_and(|group| *consumer.name == **group))
-        };
-        self.status.reserved_for.iter().any(is_pod_or_group)
     }
 }
 

@@ -386,6 +386,10 @@ impl World {
         }
         if self.actual.is_confirmed(name, node) {
             self.actual.wanted(name, node);
+            // A detach of a former leader may have ended after it took the volume off the report.
+            if self.actual.report_again(name, node) {
+                self.effects.push(Effect::Report(node.clone()));
+            }
             return false;
         }
         if !volume.is_multi_attach {

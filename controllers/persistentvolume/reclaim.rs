@@ -121,6 +121,11 @@ impl Binder {
                 let stop = self.operations.stopped();
                 match stop.run_until_cancelled(recycling.run(&pod)).await {
                     None => return,
+                    Some(Err(error))
+                        if ApiError::within(&error).is_some_and(ApiError::is_fenced) =>
+                    {
+                        return;
+                    }
                     Some(Err(error)) => format!("Recycle failed: {error}"),
                     Some(Ok(())) => return self.recycled(&volume).await,
                 }
@@ -178,6 +183,10 @@ impl Binder {
         let checked = invariants::lost_its_claim(&volume, claim.as_deref());
         let permitted = self.objects.client.permit(target, checked);
         permitted.map_err(DeleteError::Refused)?;
+        // No write gate guards the folder.
+        if !self.objects.client.may_write() {
+            return Ok(());
+        }
         if let Err(error) = self.delete_folder(&volume).await {
             let notice = failed(error.to_string());
             self.fail(cached, notice)

@@ -263,6 +263,11 @@ pub(super) struct Exchange {
 }
 
 impl Exchange {
+    /// Whether writes are held back.
+    pub(super) fn holds_back(&self) -> bool {
+        self.base.holds_back
+    }
+
     pub(super) fn new(base: HttpService, settings: ClientSettings, metrics: ClientMetrics) -> Self {
         let throttle = (settings.qps > 0.0).then(|| {
             Mutex::new(TokenBucket::new(

@@ -69,7 +69,7 @@ impl HttpService {
     #[must_use]
     pub fn holding_back(&self, held: Arc<dyn Fn(HeldWrite) + Send + Sync>) -> Self {
         let service = self.clone();
-        Self::layered(tower::service_fn(move |request: Request<Body>| {
+        let mut reading = Self::layered(tower::service_fn(move |request: Request<Body>| {
             let service = service.clone();
             let held = Arc::clone(&held);
             async move {
@@ -81,7 +81,9 @@ impl HttpService {
                 held(describe(parts, body));
                 Err(BoxError::from(HeldBack))
             }
-        }))
+        }));
+        reading.holds_back = true;
+        reading
     }
 }
 

@@ -189,6 +189,13 @@ impl ApiClient {
         }
     }
 
+    /// Whether a write may be sent now: the write gate is open, and no shadow holds writes back. This is for acts
+    /// outside the API that nothing can take back, such as the deletion of a folder.
+    pub fn may_write(&self) -> bool {
+        let gate = self.gate.as_deref();
+        !self.exchange.holds_back() && gate.is_none_or(WriteGate::is_open)
+    }
+
     /// A copy of this client that refuses writes as [`ApiError::Fenced`] while `gate` is closed.
     /// All requests except GET are writes.
     #[must_use]

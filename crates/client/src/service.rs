@@ -23,7 +23,11 @@ pub type ResponseBody = UnsyncBoxBody<Bytes, BoxError>;
 /// Each call runs in the task of its caller, so a panic in one call does not affect others. The
 /// calls of [`kube::Client`] share one task.
 #[derive(Clone)]
-pub struct HttpService(BoxCloneSyncService<Request<Body>, Response<ResponseBody>, BoxError>);
+pub struct HttpService {
+    service: BoxCloneSyncService<Request<Body>, Response<ResponseBody>, BoxError>,
+    /// Whether writes are held back.
+    pub(super) holds_back: bool,
+}
 
 impl HttpService {
     /// Wraps `service`, which must send a request as soon as it is called.
@@ -58,13 +62,16 @@ impl HttpService {
         let service = service.map_response(|response: Response<B>| {
             response.map(|body| body.map_err(Into::into).boxed_unsync())
         });
-        Self(BoxCloneSyncService::new(service.map_err(Into::into)))
+        Self {
+            service: BoxCloneSyncService::new(service.map_err(Into::into)),
+            holds_back: false,
+        }
     }
 
     /// Sends `request`, and returns as soon as the head of the answer is here. An answer with any
     /// status is a success.
     pub async fn send(&self, request: Request<Body>) -> Result<Response<ResponseBody>, BoxError> {
-        self.0.clone().oneshot(request).await
+        self.service.clone().oneshot(request).await
     }
 }
 
@@ -74,13 +81,17 @@ impl HttpService {
     #[must_use]
     pub fn on(&self, runtime: Handle) -> Self {
         let service = self.clone();
-        Self::layered(tower::service_fn(move |request: Request<Body>| {
+        let moved = Self::layered(tower::service_fn(move |request: Request<Body>| {
             let service = service.clone();
             let task = runtime.spawn(async move { service.send(request).await });
             // A caller that drops its request ends the task too.
             let task = AbortOnDropHandle::new(task);
             async move { task.await.map_err(BoxError::from).flatten() }
-        }))
+        }));
+        Self {
+            holds_back: self.holds_back,
+            ..moved
+        }
     }
 }
 
@@ -96,7 +107,7 @@ impl From<kube::Client> for HttpService {
 /// For users of the `kube` crate. The calls of the result share one task.
 impl From<HttpService> for kube::Client {
     fn from(service: HttpService) -> Self {
-        Self::new(service.0, "default")
+        Self::new(service.service, "default")
     }
 }
 

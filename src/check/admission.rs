@@ -109,6 +109,7 @@ struct Webhook {
 #[derive(Debug, Default, Deserialize)]
 struct ClientConfig {
     service: Option<Service>,
+    url: Option<String>,
 }
 
 /// The Service behind a webhook.
@@ -125,8 +126,8 @@ struct Rule {
 }
 
 impl Webhook {
-    /// The Service without which writes of workloads fail.
-    fn needed_service(&self) -> Option<&Service> {
+    /// Whether writes of workloads fail without an answer of the webhook.
+    fn is_needed(&self) -> bool {
         let workloads = [
             "*",
             "*/*",
@@ -138,9 +139,13 @@ impl Webhook {
             "controllerrevisions",
         ];
         let mut resources = self.rules.iter().flat_map(|rule| &rule.resources);
-        let is_needed = self.failure_policy == "Fail"
-            && resources.any(|resource| workloads.contains(&&**resource));
-        self.client_config.service.as_ref().filter(|_| is_needed)
+        self.failure_policy == "Fail" && resources.any(|resource| workloads.contains(&&**resource))
+    }
+
+    /// The Service without which writes of workloads fail.
+    fn needed_service(&self) -> Option<&Service> {
+        let service = self.client_config.service.as_ref();
+        service.filter(|_| self.is_needed())
     }
 }
 
@@ -178,6 +183,20 @@ pub(super) fn of_webhooks(
                 "start its pods, or set failurePolicy: Ignore until they run",
             ));
         }
+    }
+    let all = configurations.iter().flat_map(|list| &list.items);
+    let webhooks = all.flat_map(|one| &one.webhooks);
+    let by_url = webhooks.filter(|one| one.client_config.url.is_some() && one.is_needed());
+    let by_url: Vec<&str> = by_url.map(|one| &*one.name).collect();
+    if !by_url.is_empty() {
+        findings.push(Finding::warning(
+            CHECK,
+            format!(
+                "webhooks that workloads depend on are outside the cluster, and are not checked: {}",
+                by_url.join(", ")
+            ),
+            "make sure that the API server reaches them",
+        ));
     }
     if findings.is_empty() {
         findings.push(Finding::ok(
@@ -246,5 +265,13 @@ mod tests {
             assert_eq!(found[0].level, level, "{policy} {resource}");
         }
         assert_eq!(list("Fail", "jobs").services(), BTreeSet::from([service]));
+        let webhook = serde_json::json!({
+            "name": "far", "failurePolicy": "Fail", "clientConfig": {"url": "https://far"}, "rules": [{"resources": ["pods"]}],
+        });
+        let item = serde_json::json!({"metadata": {"name": "c"}, "webhooks": [webhook]});
+        let far = serde_json::from_value(serde_json::json!({ "items": [item] })).unwrap();
+        let found = of_webhooks(&[far], &BTreeSet::new());
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].level, Warning);
     }
 }

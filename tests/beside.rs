@@ -135,7 +135,7 @@ async fn shadow_starts_anew_with_the_present_manager() {
         json!({
             "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
             "metadata": {"name": "kube-controller-manager", "namespace": "kube-system"},
-            "spec": {"holderIdentity": holder},
+            "spec": {"holderIdentity": holder, "leaseDurationSeconds": 60},
         })
     };
     cluster.create(lease("first")).await.unwrap();

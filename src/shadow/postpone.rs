@@ -27,7 +27,7 @@ const JOB_UID: &str = "batch.kubernetes.io/controller-uid";
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Witnesses {
     pub(super) namespace: String,
-    /// The Warning Events about the owner of the new object.
+    /// The Warning Events about the owner of the new object, else about the object of the sync.
     pub(super) events: Option<String>,
     /// The owner of the new object.
     pub(super) owner: Option<String>,
@@ -44,7 +44,14 @@ impl Witnesses {
         let name = write.namespace.as_deref()?;
         let namespace = format!("/api/v1/namespaces/{name}");
         let Some(owner) = write.owner() else {
+            // Such as claims of a StatefulSet: the Events are about the object of the sync.
+            let of_sync = write.context.key.split_once('/');
+            let subject = of_sync.filter(|(of, _)| *of == name).map(|(_, name)| name);
+            let about = |name| format!("involvedObject.name={name},type=Warning");
+            let events =
+                subject.map(|name| query(&namespace, "events", "fieldSelector", &about(name)));
             return Some(Self {
+                events,
                 namespace,
                 ..Self::default()
             });
@@ -176,6 +183,14 @@ mod tests {
             named.clone(),
         );
         assert_eq!(Witnesses::of(&config_map).unwrap().events, None);
+        let mut claim = config_map;
+        claim.context.key = "n/web".to_owned();
+        let about =
+            "/api/v1/namespaces/n/events?fieldSelector=involvedObject.name%3Dweb%2Ctype%3DWarning";
+        assert_eq!(
+            Witnesses::of(&claim).unwrap().events.as_deref(),
+            Some(about)
+        );
         let node = write(Method::POST, "/api/v1/nodes", json, named.clone());
         assert_eq!(Witnesses::of(&node), None);
         let update = write(Method::PUT, "/api/v1/namespaces/n/pods/a", json, named);

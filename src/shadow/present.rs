@@ -1,6 +1,25 @@
 //! The present manager, as far as its Lease shows it.
 
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::time::Instant;
+
 use super::compare::Live;
+
+/// Duration of a Lease that names none. Upstream: `--leader-elect-lease-duration`.
+const DURATION: u64 = 15;
+
+/// What a look at the Lease shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sight {
+    /// The same leader as before, or a manager without a Lease.
+    Same,
+    /// Another leader, whose controllers start now.
+    New,
+    /// The Lease has no holder, or its holder has not renewed it in time. So nobody makes a write.
+    Nobody,
+}
 
 /// The holder of the Lease.
 pub(super) struct Present {
@@ -10,6 +29,8 @@ pub(super) struct Present {
     holder: Option<String>,
     /// Whether the Lease was seen without a holder since then.
     was_free: bool,
+    /// The last renewal, and when it was seen. The clocks of machines may differ.
+    renewed: Option<(Value, Instant)>,
 }
 
 impl Present {
@@ -19,23 +40,39 @@ impl Present {
             lease: format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{name}"),
             holder: None,
             was_free: false,
+            renewed: None,
         }
     }
 
-    /// Whether `lease` shows another leader than at the last look. The leader of the first look is no new one:
-    /// its controllers may have run for long.
-    pub(super) fn is_new_leader(&mut self, lease: &Live) -> bool {
-        let holder = match lease {
-            Live::Object(lease) => lease["spec"]["holderIdentity"].as_str().unwrap_or_default(),
-            Live::Absent | Live::List(_) => "",
+    /// Judges `lease`, read at `now`. The leader of the first look is no new one: its controllers may have run
+    /// for long.
+    pub(super) fn see(&mut self, lease: &Live, now: Instant) -> Sight {
+        let Live::Object(lease) = lease else {
+            self.was_free = true;
+            return Sight::Same;
         };
+        let spec = &lease["spec"];
+        let holder = spec["holderIdentity"].as_str().unwrap_or_default();
         if holder.is_empty() {
             self.was_free = true;
-            return false;
+            return Sight::Nobody;
         }
         let is_other = self.holder.as_deref().is_some_and(|last| last != holder);
         self.holder = Some(holder.to_owned());
-        std::mem::take(&mut self.was_free) || is_other
+        let is_renewed = |(last, _): &(Value, Instant)| *last != spec["renewTime"];
+        if is_other || self.renewed.as_ref().is_none_or(is_renewed) {
+            self.renewed = Some((spec["renewTime"].clone(), now));
+        }
+        if std::mem::take(&mut self.was_free) || is_other {
+            return Sight::New;
+        }
+        let duration = spec["leaseDurationSeconds"].as_u64().unwrap_or(DURATION);
+        let since = self.renewed.as_ref().map_or(now, |(_, since)| *since);
+        if now.duration_since(since) > Duration::from_secs(duration) {
+            Sight::Nobody
+        } else {
+            Sight::Same
+        }
     }
 }
 
@@ -47,23 +84,44 @@ mod tests {
 
     #[test]
     fn another_holder_or_a_gap_shows_a_new_leader() {
-        let held = |by: &str| Live::Object(json!({"spec": {"holderIdentity": by}}));
-        // (looks, the one that shows a new leader)
+        use Sight::{New, Nobody, Same};
+        let held = |by: &str, renewed: u32| {
+            let spec =
+                json!({"holderIdentity": by, "renewTime": renewed, "leaseDurationSeconds": 15});
+            Live::Object(json!({ "spec": spec }))
+        };
+        // (looks, ten seconds apart, and what they show)
         let cases = [
-            (vec![held("a"), held("a")], None),
-            (vec![held("a"), held("b"), held("b")], Some(1)),
-            (vec![held("a"), held(""), held("a")], Some(2)),
-            (vec![Live::Absent, held("a"), held("a")], Some(1)),
-            (vec![Live::Absent, Live::Absent], None),
+            (vec![held("a", 1), held("a", 2)], vec![Same, Same]),
+            (
+                vec![held("a", 1), held("b", 2), held("b", 3)],
+                vec![Same, New, Same],
+            ),
+            (
+                vec![held("a", 1), held("", 2), held("a", 3)],
+                vec![Same, Nobody, New],
+            ),
+            (
+                vec![Live::Absent, held("a", 1), held("a", 2)],
+                vec![Same, New, Same],
+            ),
+            (vec![Live::Absent, Live::Absent], vec![Same, Same]),
+            (
+                vec![held("a", 1), held("a", 1), held("a", 1), held("a", 2)],
+                vec![Same, Same, Nobody, Same],
+            ),
+            (
+                vec![held("a", 1), held("a", 1), held("a", 1), held("b", 1)],
+                vec![Same, Same, Nobody, New],
+            ),
         ];
         for (looks, expected) in cases {
             let mut present = Present::of_lease("kube-system", "kube-controller-manager");
-            let new: Vec<bool> = looks
-                .iter()
-                .map(|look| present.is_new_leader(look))
-                .collect();
-            let expected: Vec<bool> = (0..looks.len()).map(|at| Some(at) == expected).collect();
-            assert_eq!(new, expected, "{looks:?}");
+            let mut now = Instant::now();
+            for (look, expected) in looks.iter().zip(expected) {
+                assert_eq!(present.see(look, now), expected, "{looks:?}");
+                now += Duration::from_secs(10);
+            }
         }
     }
 }

@@ -15,7 +15,7 @@ use super::compare::Live;
 use super::ledger::{Difference, Ledger};
 use super::look;
 use super::postpone::{self, Witnesses};
-use super::present::Present;
+use super::present::{Present, Sight};
 use super::report::{self, Summary};
 use super::write::Write;
 use crate::beside::Output;
@@ -35,6 +35,8 @@ pub(super) struct Watcher {
     ledger: Arc<Mutex<Ledger>>,
     output: Output,
     differences: u64,
+    /// Whether the Lease showed no leader at the last look.
+    is_alone: bool,
     /// Whether the controllers have ever run.
     pub(super) has_started: bool,
 }
@@ -52,6 +54,7 @@ impl Watcher {
             ledger,
             output,
             differences: 0,
+            is_alone: false,
             has_started: false,
         }
     }
@@ -70,8 +73,17 @@ impl Watcher {
             }
             if now >= lease_due {
                 lease_due = now + LEASE;
-                if self.has_new_leader().await {
+                let sight = self.sight().await;
+                if sight != Sight::Same {
                     self.ledger.lock().restart();
+                }
+                if sight == Sight::Nobody && !std::mem::replace(&mut self.is_alone, true) {
+                    complain!(
+                        "The Lease of the present manager has no holder. No write is compared until it has one."
+                    );
+                }
+                self.is_alone &= sight == Sight::Nobody;
+                if sight == Sight::New {
                     return;
                 }
             }
@@ -79,9 +91,11 @@ impl Watcher {
         }
     }
 
-    async fn has_new_leader(&mut self) -> bool {
+    async fn sight(&mut self) -> Sight {
         let lease = look::look(&self.client, &self.present.lease).await;
-        lease.is_some_and(|lease| self.present.is_new_leader(&lease))
+        lease.map_or(Sight::Same, |lease| {
+            self.present.see(&lease, Instant::now())
+        })
     }
 
     async fn look_up_due(&mut self) {

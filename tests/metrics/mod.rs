@@ -195,6 +195,7 @@ async fn all_families_of_upstream_have_its_type_labels_and_buckets() {
         let few = BTreeSet::from([
             "client",
             "controller",
+            "invariant",
             "lane",
             "name",
             "resource",

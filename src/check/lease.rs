@@ -121,6 +121,7 @@ mod tests {
             lease_duration: Duration::from_secs(15),
             renew_deadline: Duration::from_secs(10),
             retry_period: Duration::from_secs(2),
+            coordinated: false,
         };
         let now: Timestamp = "2026-01-01T00:01:00Z".parse().unwrap();
         let fresh = "2026-01-01T00:00:55.000000Z";

@@ -94,6 +94,12 @@ pub(super) fn needed(config: &Config) -> Needed {
         lease("create", false);
         lease("get", true);
         lease("update", true);
+        if election.coordinated {
+            let verbs = &["create", "get", "update", "watch"];
+            let rule = Rule::new(&["coordination.k8s.io"], &["leasecandidates"], verbs);
+            let rules = [rule.within(Some(NAMESPACE))];
+            add(&mut needed, None, "leader election", &rules);
+        }
     }
     needed
 }

@@ -83,6 +83,8 @@ pub struct ElectionSettings {
     pub renew_deadline: Duration,
     /// Pause between attempts.
     pub retry_period: Duration,
+    /// Whether the API server chooses the leader: the feature gate `CoordinatedLeaderElection`.
+    pub coordinated: bool,
 }
 
 /// The address in the advice to users of a built-in cloud provider.
@@ -323,7 +325,9 @@ impl Config {
             qps: options.float32("kube-api-qps"),
             burst: u32::try_from(options.int("kube-api-burst")).unwrap_or(0),
             service_account_credentials: options.bool("use-service-account-credentials"),
-            election: options.bool("leader-elect").then(|| election(&options)),
+            election: options
+                .bool("leader-elect")
+                .then(|| election(&options, &features)),
             controllers,
             start_interval: options.duration("controller-start-interval").to_std(),
             shutdown_timeout: Some(timeout).filter(|timeout| !timeout.is_zero()),
@@ -354,13 +358,14 @@ impl Config {
     }
 }
 
-fn election(options: &Options) -> ElectionSettings {
+fn election(options: &Options, features: &Features) -> ElectionSettings {
     ElectionSettings {
         namespace: options.text("leader-elect-resource-namespace"),
         name: options.text("leader-elect-resource-name"),
         lease_duration: options.duration("leader-elect-lease-duration").to_std(),
         renew_deadline: options.duration("leader-elect-renew-deadline").to_std(),
         retry_period: options.duration("leader-elect-retry-period").to_std(),
+        coordinated: features.is_on("CoordinatedLeaderElection"),
     }
 }
 

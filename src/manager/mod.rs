@@ -14,10 +14,11 @@ use std::time::Duration;
 
 use prometheus::Registry;
 use rand::Rng;
+use steersman_client::ApiClient;
 use steersman_runtime::controller::DebugPages;
 use steersman_runtime::events::EventRecorder;
 use steersman_runtime::informer::InformerFactory;
-use steersman_runtime::leader::{ElectionConfig, Elector};
+use steersman_runtime::leader::{Candidacy, ElectionConfig, Elector};
 use steersman_runtime::tasks::{CancellationToken, Tasks};
 use steersman_runtime::workqueue::QueueMetrics;
 use steersman_values::clock::Clock;
@@ -314,8 +315,13 @@ impl Manager {
             lease_duration: settings.lease_duration,
             renew_deadline: settings.renew_deadline,
             retry_period: settings.retry_period,
+            coordinated: settings.coordinated,
         };
         let client = self.clients.make_for_election(config.request_limit());
+        if settings.coordinated {
+            let candidacy = self.candidacy(&config, client.clone());
+            tasks.spawn("lease candidate", candidacy.run(stop.clone()));
+        }
         let recorder = EventRecorder::start(
             version::COMPONENT,
             client.clone(),
@@ -331,6 +337,20 @@ impl Manager {
             Arc::new(move || health.check().map_err(Finding::Failed)),
         );
         Ok(elector)
+    }
+}
+
+impl Manager {
+    /// The candidacy in a coordinated election. The name of the Lease is fixed, as upstream.
+    fn candidacy(&self, config: &ElectionConfig, client: ApiClient) -> Candidacy {
+        Candidacy {
+            client,
+            clock: self.clock.clone(),
+            identity: config.identity.clone(),
+            lease: version::COMPONENT.to_owned(),
+            binary_version: version::GIT_VERSION.trim_start_matches('v').to_owned(),
+            emulation_version: format!("{}.0", self.config.features.releases.emulated),
+        }
     }
 }
 

@@ -302,6 +302,13 @@ class Renderings(unittest.TestCase):
                     self.assertEqual(of_informers in rules, has_rights)
                     self.assertNotIn(own, rules)
 
+    def test_candidates_of_a_coordinated_election_have_their_right(self):
+        key = ("Role", "steersman-lease-candidates")
+        self.assertNotIn(key, objects({"mode": "replace"}))
+        role = objects({"mode": "replace", "featureGates": {"CoordinatedLeaderElection": True}})[key]
+        self.assertEqual(role["metadata"]["namespace"], "kube-system")
+        self.assertEqual(role["rules"][0]["resources"], ["leasecandidates"])
+
     def test_notes_have_short_lines_and_tell_what_is_missing(self):
         for values in ({"mode": "replace"}, {"controllers": MOST}, {"controllers": ["*", "-daemonset"]}, KUBEADM, EVERYTHING):
             for line in notes(values, namespace="kube-system").splitlines():

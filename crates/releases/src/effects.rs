@@ -47,7 +47,7 @@ pub const READ: &[(&str, Effect)] = &[
     ("ComponentFlagz", Acts),
     ("ComponentStatusz", Acts),
     ("ControllerManagerReleaseLeaderElectionLockOnExit", Always(true, "the Lease is released after the last write")),
-    ("CoordinatedLeaderElection", NotYet(false, "LeaseCandidates and the election by the API server")),
+    ("CoordinatedLeaderElection", Acts),
     ("CronJobsScheduledAnnotation", Acts),
     ("DRAAdminAccess", Acts),
     ("DRADeviceTaintRules", Acts),

@@ -5,5 +5,6 @@
     reason = "a failed `unwrap` shows the place in the test"
 )]
 
+mod candidate;
 mod election;
 mod informer;

@@ -197,6 +197,14 @@ pub static POD_GROUPS: ResourceType = ResourceType::new(
 /// coordination.k8s.io/v1 leases.
 pub static LEASES: ResourceType =
     ResourceType::builtin("coordination.k8s.io", "Lease", "leases", true);
+/// coordination.k8s.io/v1beta1 leasecandidates. API servers have them only on request.
+pub static LEASE_CANDIDATES: ResourceType = ResourceType::new(
+    "coordination.k8s.io",
+    "v1beta1",
+    "LeaseCandidate",
+    "leasecandidates",
+    true,
+);
 /// core/v1 configmaps.
 pub static CONFIG_MAPS: ResourceType = ResourceType::builtin("", "ConfigMap", "configmaps", true);
 /// core/v1 secrets.

@@ -11,7 +11,7 @@ use steersman_objects::ObjectReference;
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Lease(Value);
 
-/// The five fields of the spec that an elector writes.
+/// The fields of the spec that an elector writes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Record {
     /// Identity of the holder; empty for a released Lease.
@@ -20,6 +20,8 @@ pub(super) struct Record {
     pub(super) acquire_time: String,
     pub(super) renew_time: String,
     pub(super) transitions: i64,
+    /// The strategy of a coordinated election, which the API server wrote.
+    pub(super) strategy: Option<String>,
 }
 
 impl Lease {
@@ -37,8 +39,8 @@ impl Lease {
         }))
     }
 
-    /// This Lease with `record` in its spec. As upstream's elector, it removes the fields of
-    /// coordinated leader election.
+    /// This Lease with `record` in its spec. As upstream's elector, it removes the preferred holder,
+    /// and a strategy that the record lacks.
     pub(super) fn with(&self, record: &Record) -> Value {
         let mut document = self.0.clone();
         if !document["spec"].is_object() {
@@ -56,6 +58,9 @@ impl Lease {
         spec.insert("renewTime".to_owned(), json!(record.renew_time));
         spec.insert("leaseTransitions".to_owned(), json!(record.transitions));
         spec.remove("strategy");
+        if let Some(strategy) = &record.strategy {
+            spec.insert("strategy".to_owned(), json!(strategy));
+        }
         spec.remove("preferredHolder");
         document
     }
@@ -82,6 +87,16 @@ impl Lease {
 
     pub(super) fn acquire_time(&self) -> Option<&str> {
         self.spec()["acquireTime"].as_str()
+    }
+
+    /// The strategy of a coordinated election.
+    pub(super) fn strategy(&self) -> Option<&str> {
+        self.spec()["strategy"].as_str()
+    }
+
+    /// The candidate that the API server would rather see as holder; empty if there is none.
+    pub(super) fn preferred_holder(&self) -> &str {
+        self.spec()["preferredHolder"].as_str().unwrap_or_default()
     }
 
     /// The resource version, or 0 for a Lease that was never stored.
@@ -128,7 +143,15 @@ mod tests {
             acquire_time: "2026-01-02T03:04:05.000000Z".to_owned(),
             renew_time: "2026-01-02T03:04:06.000000Z".to_owned(),
             transitions: 4,
+            strategy: None,
         };
+        let coordinated = Record {
+            strategy: lease.strategy().map(str::to_owned),
+            ..record.clone()
+        };
+        let spec = &lease.with(&coordinated)["spec"];
+        assert_eq!(spec["strategy"], "OldestEmulationVersion");
+        assert_eq!(spec.get("preferredHolder"), None);
         assert_eq!(
             lease.with(&record),
             json!({

@@ -12,8 +12,12 @@
 //! - Candidates watch the Lease, so they answer a release in milliseconds.
 //! - Release is a separate step, after all writers have stopped.
 //!
+//! In a coordinated election (feature gate `CoordinatedLeaderElection`) the API server chooses the
+//! holder; `candidate.rs` makes this process one of those to choose from.
+//!
 //! `docs/leader-election.md` specifies the rules and names the tests.
 
+mod candidate;
 mod lease;
 #[cfg(test)]
 mod simulation;
@@ -48,6 +52,7 @@ use crate::events::{EventRecorder, EventType};
 use crate::metrics::Registry;
 use crate::tasks::CancellationToken;
 
+pub use candidate::Candidacy;
 pub use standing::ElectionHealth;
 
 /// The `tracing` target of the log line of each renewal. It is separate, so that a filter can hide
@@ -76,6 +81,8 @@ pub struct ElectionConfig {
     pub renew_deadline: Duration,
     /// Pause between two attempts.
     pub retry_period: Duration,
+    /// Whether the API server chooses the holder, among the candidates of [`Candidacy`].
+    pub coordinated: bool,
 }
 
 /// Invalid durations, in upstream's words. The process exits with code 2, as upstream's.
@@ -244,6 +251,11 @@ impl Elector {
             config.lease_duration,
             config.renew_deadline,
         );
+        let election = if config.coordinated {
+            election.coordinated()
+        } else {
+            election
+        };
         let standing = Arc::new(Standing::new(&config.name, config.lease_duration));
         let mut seed = DefaultHasher::new();
         config.identity.hash(&mut seed);
@@ -296,6 +308,7 @@ impl Elector {
     pub async fn acquire(&mut self, stop: &CancellationToken) -> bool {
         tracing::info!(lock = self.lock(), "Attempting to acquire leader lease...");
         let mut holders = self.holders();
+        let identity = self.config.identity.clone();
         let limit = self.config.request_limit();
         let stop_limit = async {
             stop.cancelled().await;
@@ -335,7 +348,8 @@ impl Elector {
             tokio::select! {
                 biased;
                 () = stop.cancelled() => return false,
-                () = changed_to(&mut holders, str::is_empty) => {}
+                // The Lease is free, or the API server has chosen this candidate.
+                () = changed_to(&mut holders, |holder| holder.is_empty() || holder == identity) => {}
                 () = sleep(pause) => {}
             }
         }

@@ -3,6 +3,9 @@
 //!
 //! attempt -> (leading: write at once) -> read -> held by another | write -> leading
 //!
+//! In a coordinated election the API server chooses the holder. Then a candidate reads before each
+//! write, and writes only a Lease of its own.
+//!
 //! Only the local monotonic clock decides. As upstream, a candidate measures from the moment when
 //! *it* first saw the current record. It ignores the times in the Lease, so clocks of different
 //! machines need not agree.
@@ -98,6 +101,8 @@ pub(super) struct Election {
     lease_duration: Duration,
     /// Length of a term, from the start of a successful write.
     term: Duration,
+    /// Whether the API server chooses the holder.
+    is_coordinated: bool,
     state: State,
     observed: Option<Observed>,
     pending: Option<Pending>,
@@ -117,10 +122,19 @@ impl Election {
             identity,
             lease_duration,
             term,
+            is_coordinated: false,
             state: State::Standby,
             observed: None,
             pending: None,
             slow_renewals: 0,
+        }
+    }
+
+    /// The same in a coordinated election. Upstream: `tryCoordinatedRenew`.
+    pub(super) fn coordinated(self) -> Self {
+        Self {
+            is_coordinated: true,
+            ..self
         }
     }
 
@@ -164,6 +178,7 @@ impl Election {
         match input {
             Input::Attempt => self.begin(now, wall),
             Input::Found(lease) => self.found(lease, now, wall),
+            Input::Missing if self.is_coordinated => Next::Rest(Outcome::Failed),
             Input::Missing => {
                 let record = self.record(None, 0, wall);
                 self.write(now, false);
@@ -185,13 +200,22 @@ impl Election {
             acquire_time: now.clone(),
             renew_time: now,
             transitions: lease.transitions(),
+            strategy: self.strategy(lease),
         })
+    }
+
+    /// The strategy in the next record of `lease`. Only a coordinated election keeps it.
+    fn strategy(&self, lease: &Lease) -> Option<String> {
+        let strategy = lease.strategy().filter(|_| self.is_coordinated);
+        strategy.map(str::to_owned)
     }
 
     /// Starts an attempt. The holder of a valid Lease renews it without a read; upstream calls this
     /// the fast path.
     fn begin(&mut self, now: Instant, wall: Timestamp) -> Next {
         match &self.observed {
+            // The end of a coordinated term shows in the Lease only.
+            _ if self.is_coordinated => Next::Read,
             Some(seen) if seen.lease.holder() == self.identity && seen.is_valid(now) => {
                 let lease = seen.lease.clone();
                 let record = self.record(lease.acquire_time(), lease.transitions(), wall);
@@ -228,15 +252,21 @@ impl Election {
                 return Next::Rest(Outcome::Lost);
             }
         }
-        if is_others && is_valid {
+        let is_own = holder == self.identity;
+        // A holder that is not the preferred one renews the Lease no more.
+        let is_renewable = is_own && is_valid && lease.preferred_holder().is_empty();
+        if (is_others && is_valid) || (self.is_coordinated && !is_renewable) {
             return Next::Rest(Outcome::Held {
                 holder: holder.to_owned(),
             });
         }
 
-        let record = if holder == self.identity {
+        let record = if is_own {
             self.slow_renewals += 1;
-            self.record(lease.acquire_time(), lease.transitions(), wall)
+            Record {
+                strategy: self.strategy(&lease),
+                ..self.record(lease.acquire_time(), lease.transitions(), wall)
+            }
         } else {
             self.record(None, lease.transitions() + 1, wall)
         };
@@ -282,6 +312,7 @@ impl Election {
             acquire_time: acquired.map_or_else(|| now.clone(), str::to_owned),
             renew_time: now,
             transitions,
+            strategy: None,
         }
     }
 }
@@ -389,8 +420,106 @@ mod tests {
                 acquire_time: "1970-01-01T00:00:00.000000Z".to_owned(),
                 renew_time: "1970-01-01T00:00:00.000000Z".to_owned(),
                 transitions: 0,
+                strategy: None,
             }
         );
+    }
+
+    /// The Lease in a coordinated election, with a preferred holder.
+    fn coordinated(holder: &str, preferred: &str, renewed: u32) -> Lease {
+        let document = json!({
+            "metadata": {"name": "l", "namespace": "ns", "resourceVersion": renewed.to_string()},
+            "spec": {
+                "holderIdentity": holder, "leaseDurationSeconds": 15, "leaseTransitions": 3,
+                "renewTime": format!("2020-01-01T00:00:{renewed:02}.000000Z"),
+                "strategy": "OldestEmulationVersion", "preferredHolder": preferred,
+            },
+        });
+        Lease::decode(document.to_string().as_bytes()).unwrap()
+    }
+
+    /// Upstream: the cases of `TestTryCoordinatedRenew`.
+    #[test]
+    fn the_api_server_chooses_the_holder_of_a_coordinated_lease() {
+        let candidate = || {
+            let mut me = Candidate::new();
+            me.election = me.election.coordinated();
+            assert_eq!(me.at(0.0, Input::Attempt), Next::Read);
+            me
+        };
+        assert_eq!(
+            candidate().at(0.0, Input::Missing),
+            Next::Rest(Outcome::Failed),
+            "the API server creates the Lease"
+        );
+        let mut me = candidate();
+        for seconds in [0.0, 20.0] {
+            let others = coordinated("other", "", 1);
+            assert_eq!(me.at(seconds, Input::Found(others)), held("other"));
+        }
+        let mut me = candidate();
+        let free = coordinated("", "", 1);
+        assert_eq!(me.at(0.0, Input::Found(free)), held(""));
+        let ending = coordinated(ME, "other", 1);
+        assert_eq!(candidate().at(0.0, Input::Found(ending)), held(ME));
+
+        let mut me = candidate();
+        let record = record_of(me.at(1.0, Input::Found(coordinated(ME, "", 1))));
+        assert_eq!(record.holder, ME);
+        assert_eq!(record.transitions, 3);
+        assert_eq!(record.strategy.as_deref(), Some("OldestEmulationVersion"));
+        let written = coordinated(ME, "", 2);
+        let acquired = Next::Rest(Outcome::Acquired);
+        assert_eq!(me.at(1.0, Input::Written(written.clone())), acquired);
+        assert_eq!(me.until(), 11.0);
+        assert_eq!(me.at(3.0, Input::Attempt), Next::Read, "no fast path");
+        let renewal = me.at(3.0, Input::Found(written.clone()));
+        assert!(matches!(renewal, Next::Update(..)), "{renewal:?}");
+        let renewed = Next::Rest(Outcome::Renewed);
+        assert_eq!(me.at(3.0, Input::Written(written)), renewed);
+
+        // The end of the term: no renewal, and the deadline ends it.
+        assert_eq!(me.at(5.0, Input::Attempt), Next::Read);
+        let ending = coordinated(ME, "other", 4);
+        assert_eq!(me.at(5.0, Input::Found(ending.clone())), held(ME));
+        assert_eq!(me.until(), 13.0);
+        assert_eq!(me.at(13.0, Input::Attempt), Next::Rest(Outcome::Lost));
+        let released = me.election.release(&ending, Timestamp::UNIX_EPOCH);
+        let strategy = released.unwrap().strategy;
+        assert_eq!(strategy.as_deref(), Some("OldestEmulationVersion"));
+    }
+
+    #[test]
+    fn a_coordinated_lease_that_expired_is_not_renewed() {
+        let mut me = Candidate::new();
+        me.election = me.election.coordinated();
+        me.at(0.0, Input::Attempt);
+        let own = coordinated(ME, "", 1);
+        assert!(matches!(
+            me.at(0.0, Input::Found(own.clone())),
+            Next::Update(..)
+        ));
+        assert_eq!(me.at(0.0, Input::NotWritten), Next::Rest(Outcome::Failed));
+        me.at(15.0, Input::Attempt);
+        assert_eq!(me.at(15.0, Input::Found(own)), held(ME));
+        me.at(16.0, Input::Attempt);
+        let again = me.at(16.0, Input::Found(coordinated(ME, "", 2)));
+        assert!(
+            matches!(again, Next::Update(..)),
+            "the API server renewed it"
+        );
+    }
+
+    #[test]
+    fn another_holder_ends_a_coordinated_term_at_once() {
+        let mut me = Candidate::new();
+        me.election = me.election.coordinated();
+        me.at(0.0, Input::Attempt);
+        me.at(0.0, Input::Found(coordinated(ME, "", 1)));
+        me.at(0.0, Input::Written(coordinated(ME, "", 2)));
+        me.at(2.0, Input::Attempt);
+        let lost = me.at(2.0, Input::Found(coordinated("other", "", 3)));
+        assert_eq!(lost, Next::Rest(Outcome::Lost));
     }
 
     #[test]
@@ -512,6 +641,7 @@ mod tests {
             acquire_time: "2020-01-01T00:00:00.000000Z".to_owned(),
             renew_time: "2020-01-01T00:00:01.000000Z".to_owned(),
             transitions: 0,
+            strategy: None,
         }
     }
 

@@ -189,6 +189,7 @@ fn config(identity: &str) -> ElectionConfig {
         lease_duration: Duration::from_secs(15),
         renew_deadline: Duration::from_secs(10),
         retry_period: Duration::from_secs(2),
+        coordinated: false,
     }
 }
 

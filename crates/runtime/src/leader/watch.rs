@@ -1,4 +1,5 @@
-//! Watches the Lease, so that a candidate sees a release at once and not at its next attempt.
+//! Watches the Lease, so that a candidate sees a release at once and not at its next attempt, and the
+//! LeaseCandidate, so that it answers a ping at once.
 //!
 //! The watch is only a hint: the elector still reads the Lease before it decides. So a late or
 //! failed watch costs time and never safety. Upstream's elector has no watch.
@@ -12,7 +13,7 @@ use serde::Deserialize;
 use tokio::time::sleep;
 
 use steersman_client::{ApiClient, ApiError, Query, Target};
-use steersman_values::resource::LEASES;
+use steersman_values::resource::{LEASES, ResourceType};
 
 use super::ElectionConfig;
 
@@ -37,9 +38,19 @@ struct Spec {
     holder_identity: Option<String>,
 }
 
-struct Watch {
-    client: ApiClient,
-    config: ElectionConfig,
+/// A named object whose watch is kept open.
+pub(super) struct Watched {
+    pub(super) client: ApiClient,
+    pub(super) resource: &'static ResourceType,
+    pub(super) namespace: String,
+    pub(super) name: String,
+    /// The first pause before a failed watch is opened again.
+    pub(super) retry_period: Duration,
+}
+
+struct Watch<T> {
+    object: Watched,
+    read: fn(&[u8]) -> Seen<T>,
     /// `None` while the watch is closed.
     lines: Option<BoxStream<'static, Result<Bytes, ApiError>>>,
     /// Pause before the watch is opened; zero for the first time.
@@ -51,21 +62,36 @@ struct Watch {
 /// The stream never ends. While the watch fails it yields nothing, and only attempts at the retry
 /// period remain. A yielded holder may be stale, so the caller must read the Lease.
 pub(super) fn holders(client: ApiClient, config: ElectionConfig) -> BoxStream<'static, String> {
-    let watch = Watch {
+    let lease = Watched {
         client,
-        config,
+        resource: &LEASES,
+        namespace: config.namespace,
+        name: config.name,
+        retry_period: config.retry_period,
+    };
+    changes(lease, holder_in)
+}
+
+/// Yields that part of each change of `object` that `read` finds. The stream never ends.
+pub(super) fn changes<T: Send + 'static>(
+    object: Watched,
+    read: fn(&[u8]) -> Seen<T>,
+) -> BoxStream<'static, T> {
+    let watch = Watch {
+        object,
+        read,
         lines: None,
         pause: Duration::ZERO,
     };
     stream::unfold(watch, |mut watch| async move {
-        let holder = watch.next().await;
-        Some((holder, watch))
+        let seen = watch.next().await;
+        Some((seen, watch))
     })
     .boxed()
 }
 
-impl Watch {
-    async fn next(&mut self) -> String {
+impl<T> Watch<T> {
+    async fn next(&mut self) -> T {
         loop {
             if self.lines.is_none() {
                 sleep(self.pause).await;
@@ -73,10 +99,10 @@ impl Watch {
             }
             while let Some(lines) = &mut self.lines {
                 match lines.next().await {
-                    Some(Ok(line)) => match holder_in(&line) {
-                        Seen::Holder(holder) => {
+                    Some(Ok(line)) => match (self.read)(&line) {
+                        Seen::Change(change) => {
                             self.pause = Duration::ZERO;
-                            return holder;
+                            return change;
                         }
                         Seen::Bookmark => {}
                         Seen::Failure => self.lines = None,
@@ -85,23 +111,29 @@ impl Watch {
                 }
             }
             self.pause =
-                (self.pause * 2).clamp(self.config.retry_period.min(LONGEST_PAUSE), LONGEST_PAUSE);
+                (self.pause * 2).clamp(self.object.retry_period.min(LONGEST_PAUSE), LONGEST_PAUSE);
         }
     }
 
     async fn open(&mut self) -> Option<BoxStream<'static, Result<Bytes, ApiError>>> {
+        let Watched {
+            client,
+            resource,
+            namespace,
+            name,
+            ..
+        } = &self.object;
         let target = Target {
-            resource: &LEASES,
-            namespace: Some(&self.config.namespace),
+            resource,
+            namespace: Some(namespace),
             name: None,
             subresource: None,
         };
-        let field = format!("metadata.name={}", self.config.name);
-        let query = Query::default().with("fieldSelector", field);
-        match self.client.watch(target, &query).await {
+        let query = Query::default().with("fieldSelector", format!("metadata.name={name}"));
+        match client.watch(target, &query).await {
             Ok(lines) => Some(lines),
             Err(error) => {
-                tracing::debug!(%error, "Cannot watch the lease, attempts are made every retry period only");
+                tracing::debug!(%error, %resource, "Cannot watch, attempts are made every retry period only");
                 None
             }
         }
@@ -110,23 +142,23 @@ impl Watch {
 
 /// The content of one watch event.
 #[derive(Debug, PartialEq)]
-enum Seen {
-    Holder(String),
+pub(super) enum Seen<T> {
+    Change(T),
     Bookmark,
     /// The watch must be opened again.
     Failure,
 }
 
-fn holder_in(line: &[u8]) -> Seen {
+fn holder_in(line: &[u8]) -> Seen<String> {
     let Ok(frame) = serde_json::from_slice::<Frame>(line) else {
         return Seen::Failure;
     };
     match frame.kind.as_str() {
         "ADDED" | "MODIFIED" => {
             let spec = frame.object.and_then(|o| o.spec);
-            Seen::Holder(spec.and_then(|s| s.holder_identity).unwrap_or_default())
+            Seen::Change(spec.and_then(|s| s.holder_identity).unwrap_or_default())
         }
-        "DELETED" => Seen::Holder(String::new()),
+        "DELETED" => Seen::Change(String::new()),
         "BOOKMARK" => Seen::Bookmark,
         _ => Seen::Failure,
     }
@@ -138,7 +170,7 @@ mod tests {
 
     #[test]
     fn the_holder_is_read_from_a_watch_event() {
-        let holder = |name: &str| Seen::Holder(name.to_owned());
+        let holder = |name: &str| Seen::Change(name.to_owned());
         // (frame, expected)
         let cases = [
             (

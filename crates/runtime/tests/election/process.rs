@@ -131,6 +131,7 @@ async fn run_process(world: World, slot: usize, name: String, signals: Signals) 
         lease_duration: LEASE,
         renew_deadline: DEADLINE,
         retry_period: RETRY,
+        coordinated: false,
     };
     let recorder = world.events.clone();
     let clock = world.cluster.clock().clone();

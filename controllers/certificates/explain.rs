@@ -8,6 +8,19 @@ use super::{approving, signing};
 /// Time after which an approval or a certificate is worth a look. Programs need a second.
 const SOON: SignedDuration = SignedDuration::from_secs(60);
 
+/// The certificates of a signer that signs those of kubelets alone.
+fn of_kubelets(signer: &str) -> Option<&'static str> {
+    match signer {
+        "kubernetes.io/kubelet-serving" => Some(
+            "serving certificates of kubelets (organization system:nodes, common name system:node:NAME)",
+        ),
+        "kubernetes.io/kube-apiserver-client-kubelet" => Some(
+            "client certificates of kubelets (organization system:nodes, common name system:node:NAME)",
+        ),
+        _ => None,
+    }
+}
+
 /// Adds the reasons about `doc`, a CertificateSigningRequest.
 pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
     let signer = doc.text("/spec/signerName");
@@ -25,9 +38,18 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
     }
     if let Some(failed) = doc.condition("Failed") {
         answer.state = "is approved, and was refused by its signer".to_owned();
-        let message = format!("signer {signer}: {}", said(&failed));
-        let reason = Reason::new(Code::RequestFailed, signing::DESCRIPTOR.name, message)
-            .who("owner of the request (a new request)");
+        let mut message = format!("signer {signer}: {}", said(&failed));
+        let mut who = "owner of the request (a new request)".to_owned();
+        // The user is a kubelet if the request is one of its own.
+        if let Some(limits) = of_kubelets(signer)
+            && !doc.text("/spec/username").starts_with("system:node:")
+        {
+            message = format!("{message}; this signer signs only {limits}");
+            who = "owner of the request: a new one for another signer, such as that of cert-manager or of an own \
+                   authority"
+                .to_owned();
+        }
+        let reason = Reason::new(Code::SignerRefused, signing::DESCRIPTOR.name, message).who(who);
         answer.add(reason.since(failed.time("/lastUpdateTime")));
         return;
     }

@@ -7,7 +7,7 @@ use steersman_objects::{Pod, Service};
 use steersman_values::resource::{ENDPOINT_SLICES, PODS};
 use steersman_why::{Code, Doc, Explanation, Reason, World, count, pod};
 
-use super::NAME;
+use super::{NAME, unselected};
 
 /// Pointer to the label that gives a slice to its Service.
 const SERVICE_LABEL: &str = "/metadata/labels/kubernetes.io~1service-name";
@@ -84,10 +84,12 @@ fn endpoints(world: &World, doc: &Doc, service: &Service, answer: &mut Explanati
         .filter_map(|doc| Some((doc, doc.view::<Pod>()?)))
         .filter(|(_, pod)| pod.meta.labels.contains_all(&service.spec.selector))
         .collect();
-    let own = slices
+    let own: Vec<&Doc> = slices
         .iter()
-        .filter(|slice| slice.text(SERVICE_LABEL) == doc.name());
+        .filter(|slice| slice.text(SERVICE_LABEL) == doc.name())
+        .collect();
     let ready_in_slices: usize = own
+        .iter()
         .map(|slice| {
             slice
                 .items("/endpoints")
@@ -106,7 +108,7 @@ fn endpoints(world: &World, doc: &Doc, service: &Service, answer: &mut Explanati
         count(selected.len(), "pod")
     );
     if selected.is_empty() {
-        nothing_selected(doc, pods, service, answer);
+        unselected::explain(world, doc, (pods, &own), service, answer);
         return;
     }
     ports(service, &selected, answer);
@@ -168,46 +170,6 @@ fn unlabelled(doc: &Doc, slices: &[Doc], answer: &mut Explanation) {
     );
     let reason = Reason::new(Code::SliceUnlabelled, NAME, message).who(who);
     answer.add(reason.since(slice.time("/metadata/creationTimestamp")));
-}
-
-/// The selector matches no pod; perhaps a single label differs.
-fn nothing_selected(doc: &Doc, pods: &[Doc], service: &Service, answer: &mut Explanation) {
-    let selector: Vec<String> = service
-        .spec
-        .selector
-        .iter()
-        .map(|(key, value)| format!("{key}={value}"))
-        .collect();
-    let mut message = format!(
-        "no pod in {} has the labels {}",
-        doc.namespace(),
-        selector.join(",")
-    );
-    let near = pods.iter().find_map(|doc| {
-        let pod = doc.view::<Pod>()?;
-        let mut missing = service
-            .spec
-            .selector
-            .iter()
-            .filter(|(key, value)| pod.meta.labels.get(key) != Some(*value));
-        let (key, _) = missing
-            .next()
-            .filter(|_| service.spec.selector.iter().count() > 1)?;
-        let found = pod
-            .meta
-            .labels
-            .get(key)
-            .map_or("no value".to_owned(), |value| format!("{value:?}"));
-        missing
-            .next()
-            .is_none()
-            .then(|| format!("; pod {} differs in {key} alone ({found})", doc.name()))
-    });
-    message.push_str(&near.unwrap_or_default());
-    answer.add(
-        Reason::new(Code::NoPodSelected, NAME, message)
-            .who("owner of the Service, or of the labels of the pods"),
-    );
 }
 
 /// Named target ports that a pod lacks.

@@ -38,6 +38,7 @@ mod sync;
 #[cfg(test)]
 mod tests;
 mod topology;
+mod unselected;
 
 use std::future::Future;
 use std::pin::Pin;

@@ -95,6 +95,7 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
     let backoff = Backoff::default()
         .after(&[], &failures(&snapshot))
         .remaining(world.now);
+    replacement(&job, &snapshot, answer);
     decide(world, doc, &snapshot, backoff, answer);
     if snapshot.has_uncounted() {
         let message = "pods have ended, and the status of the Job does not count them yet";
@@ -120,6 +121,47 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
             answer.follow(about);
         }
     }
+}
+
+/// Adds the reason if missing pods wait for the end of terminating ones.
+fn replacement(job: &Job, snapshot: &Snapshot<'_>, answer: &mut Explanation) {
+    let is_ending = job.status.conditions.iter().any(|condition| {
+        let kinds = ["FailureTarget", "SuccessCriteriaMet"];
+        kinds.contains(&&*condition.kind) && &*condition.status == "True"
+    });
+    let held = manage::held(snapshot);
+    if held == 0 || is_ending {
+        return;
+    }
+    let wanted = steersman_why::count(manage::wanted(snapshot), "pod");
+    let (is, end) = if held == 1 {
+        ("is", "its end")
+    } else {
+        ("are", "their end")
+    };
+    let message = format!(
+        "{held} of {wanted} {is} terminating, and {} allows a replacement only after {end}",
+        policy(job)
+    );
+    let reason = Reason::new(Code::PodEndAwaited, NAME, message);
+    answer.add(reason.field("held", held));
+}
+
+/// The rule of `job` by which only failed pods are replaced.
+fn policy(job: &Job) -> &'static str {
+    if job.spec.pod_failure_policy.is_some() {
+        "podReplacementPolicy Failed (the only one beside a podFailurePolicy)"
+    } else {
+        "podReplacementPolicy Failed"
+    }
+}
+
+/// Whether the controller counts `pod` of `job`, which is being deleted, only after its end.
+fn awaits_end(job: &Doc, pod: &Doc) -> Option<bool> {
+    let view = job.view::<Job>()?;
+    let pod = pod.view::<Pod>()?;
+    let runs = !pod.is_finished() && !super::pods::has_failed(&pod, &view.spec);
+    Some(runs && view.finished().is_none() && job.deleted().is_none())
 }
 
 fn tracked(doc: &Doc) -> Option<JobPod> {
@@ -218,6 +260,14 @@ pub(crate) fn tracking(world: &World, pod: &Doc, answer: &mut Explanation) {
         .found()
         .map(|job| job.text("/spec/managedBy").to_owned());
     let managed = managed.filter(|by| !by.is_empty() && by != BUILT_IN);
+    let awaits_end = job.clone().found().and_then(|job| awaits_end(&job, pod));
+    if awaits_end == Some(true) && managed.is_none() && causes.is_empty() {
+        let message = format!(
+            "finalizer {JOB_TRACKING}: Job {key} counts the pod after its end (podReplacementPolicy Failed)"
+        );
+        answer.add(Reason::new(Code::PodEndAwaited, NAME, message).since(since));
+        return;
+    }
     let is_new = since.is_some_and(|at| world.now.duration_since(at) < COUNTED_AFTER);
     let message = match (&managed, job.is_absent()) {
         (Some(by), _) => {

@@ -11,9 +11,9 @@ use steersman_values::resource::{
 };
 use steersman_why::{Code, Doc, Explanation, Reason, World, warning};
 
-use super::NAME;
 use super::claim::{Step, step};
 use super::known::Volumes;
+use super::{NAME, enlarged};
 
 /// Volumes that nearly fit, in one answer.
 const NEAREST: usize = 2;
@@ -27,9 +27,12 @@ pub(crate) fn claim(world: &World, doc: &Doc, answer: &mut Explanation) {
     };
     let phase = doc.text("/status/phase");
     answer.state = format!("is {phase}");
+    // Its deletion is the matter then.
+    if doc.deleted().is_some() {
+        return;
+    }
     if phase == "Bound" {
-        resize(doc, answer);
-        enlarge(world, doc, answer);
+        enlarged::explain(world, doc, &claim, answer);
         return;
     }
     answer.since = doc.time("/metadata/creationTimestamp");
@@ -276,73 +279,6 @@ fn provision(
         reason.attempts = event.count;
     }
     answer.add(reason);
-}
-
-/// Adds the reason if a bound claim asks for more than it has, and nobody has told why.
-fn enlarge(world: &World, doc: &Doc, answer: &mut Explanation) {
-    let wanted = doc.text("/spec/resources/requests/storage");
-    let has = doc.text("/status/capacity/storage");
-    let sizes = (Quantity::parse(wanted), Quantity::parse(has));
-    let (Some(more), Some(less)) = sizes else {
-        return;
-    };
-    if more <= less || answer.is_stuck() {
-        return;
-    }
-    let driver = doc.text("/metadata/annotations/volume.kubernetes.io~1storage-provisioner");
-    let failed = warning(world, doc, &["VolumeResizeFailed"]);
-    let message = match &failed {
-        Some(event) => format!("asks for {wanted} and has {has}: {}", event.message.trim()),
-        None => format!("asks for {wanted} and has {has}; the storage driver resizes the volume"),
-    };
-    let since = failed
-        .as_ref()
-        .and_then(|event| event.first)
-        .or(doc.changed());
-    let is_late = since.is_some_and(|at| world.now.duration_since(at).as_secs() > 60);
-    let code = if failed.is_some() || is_late {
-        Code::ResizePending
-    } else {
-        Code::SyncQueued
-    };
-    let who = match driver {
-        "" => "operator of the storage driver".to_owned(),
-        driver => format!("operator of the storage driver {driver}"),
-    };
-    let mut reason = Reason::new(code, "external-resizer", message)
-        .who(who)
-        .since(since);
-    if let Some(event) = failed {
-        reason.last_try = event.at;
-        reason.attempts = event.count;
-    }
-    answer.add(reason);
-}
-
-/// A resize of a bound claim that has not ended.
-fn resize(doc: &Doc, answer: &mut Explanation) {
-    for kind in [
-        "Resizing",
-        "FileSystemResizePending",
-        "ControllerResizeError",
-        "NodeResizeError",
-    ] {
-        let Some(condition) = doc
-            .condition(kind)
-            .filter(|condition| condition.text("/status") == "True")
-        else {
-            continue;
-        };
-        let code = if kind.ends_with("Error") {
-            Code::RequestFailed
-        } else {
-            Code::SyncQueued
-        };
-        let message = format!("{kind}: {}", condition.text("/message"));
-        let reason =
-            Reason::new(code, "external-resizer", message).who("operator of the storage driver");
-        answer.add(reason.since(condition.time("/lastTransitionTime")));
-    }
 }
 
 /// Adds the reasons about `doc`, a volume.

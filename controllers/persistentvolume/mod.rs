@@ -29,6 +29,7 @@ mod claim;
 mod classes;
 mod config;
 mod edits;
+mod enlarged;
 mod error;
 pub(crate) mod explain;
 mod host_path;

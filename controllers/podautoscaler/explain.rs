@@ -6,6 +6,7 @@ use steersman_values::resource::HORIZONTAL_POD_AUTOSCALERS;
 use steersman_why::{Code, Doc, Explanation, Reason, World};
 
 use super::NAME;
+use super::rates;
 use super::status::{ABLE_TO_SCALE, SCALING_ACTIVE, SCALING_LIMITED};
 
 /// The window of a scale-down in seconds, without one in the spec and the flag
@@ -24,6 +25,7 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
     // The status has 0 until the controller has computed a size.
     let wants = match status.desired_replicas {
         0 if minimum > 0 => String::new(),
+        desired if desired == status.current_replicas => String::new(),
         desired => format!(" and wants {desired}"),
     };
     answer.state = format!(
@@ -83,15 +85,8 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
         }
     }
     active(world, doc, &about, answer);
-    if let Some(limited) = doc.condition(SCALING_LIMITED)
-        && limited.text("/status") == "True"
-    {
-        let message = format!("{}: {}", limited.text("/reason"), limited.text("/message"));
-        answer.add(
-            Reason::new(Code::ScalingLimited, NAME, message)
-                .who("owner of the autoscaler (minReplicas, maxReplicas)")
-                .since(limited.time("/lastTransitionTime")),
-        );
+    if let Some(reason) = limited(world, doc) {
+        answer.add(reason);
     } else if !answer.is_stuck()
         && !answer.has(Code::Stabilized)
         && status.current_replicas == status.desired_replicas
@@ -110,6 +105,22 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
             answer.follow(target);
         }
     }
+}
+
+/// The limit that changes the size that the metrics of `doc` ask for.
+pub(crate) fn limited(world: &World, doc: &Doc) -> Option<Reason> {
+    let limited = doc.condition(SCALING_LIMITED)?;
+    // Without a size from metrics, the condition keeps its old state.
+    let is_old = [ABLE_TO_SCALE, SCALING_ACTIVE].iter().any(|kind| {
+        doc.condition(kind)
+            .is_some_and(|condition| condition.text("/status") == "False")
+    });
+    if limited.text("/status") != "True" || is_old {
+        return None;
+    }
+    let hpa = doc.view::<HorizontalPodAutoscaler>()?;
+    let reason = rates::limited(&hpa, &limited, &values(doc), world.now);
+    Some(reason.since(limited.time("/lastTransitionTime")))
 }
 
 /// The reason why no metrics decide the size.
@@ -176,12 +187,10 @@ fn active(world: &World, doc: &Doc, target: &str, answer: &mut Explanation) {
     );
 }
 
-/// Why the size stays: the utilization of each resource beside its target. A ratio within the tolerance
-/// changes no size, so a value above the target can be right.
-fn steady(doc: &Doc) -> String {
+/// The utilization of each resource beside its target.
+fn values(doc: &Doc) -> Vec<String> {
     let current = doc.items("/status/currentMetrics");
-    let values: Vec<String> = doc
-        .items("/spec/metrics")
+    doc.items("/spec/metrics")
         .iter()
         .filter_map(|metric| {
             let (kind, source) = match metric["type"].as_str()? {
@@ -199,7 +208,12 @@ fn steady(doc: &Doc) -> String {
             let name = source["name"].as_str()?;
             Some(format!("{name} {value}% beside a target of {target}%"))
         })
-        .collect();
+        .collect()
+}
+
+/// Why the size stays. A ratio within the tolerance changes no size, so a value above the target can be right.
+fn steady(doc: &Doc) -> String {
+    let values = values(doc);
     if values.is_empty() {
         return "the metrics ask for the current size".to_owned();
     }

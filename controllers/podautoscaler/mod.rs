@@ -29,6 +29,7 @@ mod metrics;
 mod metrics_api;
 mod pods;
 mod problem;
+mod rates;
 mod recall;
 mod replicas;
 mod rescale;

@@ -154,8 +154,26 @@ fn slot_blocks(world: &World, doc: &Doc, plan: &Plan<'_>, slot: &Slot, answer: &
     let wants_pod = turns
         .flat_map(|turn| turn.actions)
         .any(|action| matches!(action, Action::Create { ordinal, .. } if ordinal == number));
+    let ending = terminating_claims(world, doc, plan, number);
     if wants_pod && let Some(reason) = name_taken(world, doc, &name) {
         answer.name_failure(reason);
+    } else if wants_pod && let Some(claim) = ending.first() {
+        let ends = ending
+            .iter()
+            .map(|claim| world.explain(&PERSISTENT_VOLUME_CLAIMS, claim));
+        let ends: Vec<Explanation> = ends.collect();
+        let code = if ends.iter().any(Explanation::is_stuck) {
+            Code::ClaimTerminating
+        } else {
+            Code::PodsMissing
+        };
+        let message = format!(
+            "claim {} of an earlier pod {name} is being deleted, and the new pod waits for its end",
+            claim.name()
+        );
+        let reason = Reason::new(code, NAME, message).who("see the claim");
+        answer.name_failure(reason.since(claim.deleted_since()));
+        ends.into_iter().for_each(|end| answer.follow(end));
     } else if wants_pod && !answer.knows_cause() {
         match warning(world, doc, &["FailedCreate"]) {
             Some(event) => {
@@ -184,6 +202,17 @@ fn slot_blocks(world: &World, doc: &Doc, plan: &Plan<'_>, slot: &Slot, answer: &
             );
         }
     }
+}
+
+/// The claims of the pod with this ordinal that are being deleted. The controller makes no pod with such a
+/// claim. Upstream: `createPersistentVolumeClaims` in `stateful_pod_control.go`.
+fn terminating_claims(world: &World, doc: &Doc, plan: &Plan<'_>, ordinal: i64) -> Vec<Doc> {
+    let names = claims::names(plan.set, ordinal);
+    let found = names.filter_map(|name| {
+        let claim = world.get(&PERSISTENT_VOLUME_CLAIMS, doc.namespace(), &name);
+        claim.found()
+    });
+    found.filter(|claim| claim.deleted().is_some()).collect()
 }
 
 /// The reason if a pod that the set cannot adopt has the name of its next pod. No Event tells of it.

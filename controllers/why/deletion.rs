@@ -4,6 +4,7 @@ use steersman_objects::{CollectorFinalizers, JOB_TRACKING};
 use steersman_values::resource::{NODES, ResourceType};
 use steersman_why::{Code, Doc, Explanation, Reason, World};
 
+use super::snapshot;
 use crate::{garbagecollector, job, persistentvolume, protection};
 
 /// Finalizers of other components, by their start, and the component.
@@ -76,13 +77,15 @@ pub(super) fn explain(world: &World, of: &ResourceType, doc: &Doc, answer: &mut 
         answer.since = deleted;
     }
     let finalizers = doc.texts("/metadata/finalizers");
+    let is_pod = of.group.is_empty() && of.plural == "pods";
+    // The finalizers of a pod go after its containers.
+    if is_pod {
+        pod(world, doc, finalizers.is_empty(), answer);
+    }
     for name in &finalizers {
         finalizer(world, doc, name, answer);
     }
-    let is_pod = of.group.is_empty() && of.plural == "pods";
-    if is_pod {
-        pod(world, doc, finalizers.is_empty(), answer);
-    } else if finalizers.is_empty() && !is_namespace {
+    if !is_pod && finalizers.is_empty() && !is_namespace {
         let message = "no finalizer is left, and the API server removes the object";
         answer.add(Reason::new(Code::GracePeriod, "kube-apiserver", message).since(deleted));
     }
@@ -108,6 +111,7 @@ fn finalizer(world: &World, doc: &Doc, name: &str, answer: &mut Explanation) {
         }
         JOB_TRACKING => job::explain::tracking(world, doc, answer),
         CUSTOM_RESOURCES => custom_resources(world, doc, answer),
+        snapshot::SOURCE => snapshot::explain(world, doc, answer),
         _ => other(doc, name, answer),
     }
 }

@@ -8,8 +8,11 @@
 
 mod account;
 mod ask;
+mod conversion;
 mod deletion;
+mod injected;
 mod limit_range;
+mod snapshot;
 mod stuck;
 mod webhook;
 
@@ -133,10 +136,8 @@ fn scaled_by(world: &World, of: &ResourceType, doc: &Doc, answer: &mut Explanati
             && hpa.text("/spec/scaleTargetRef/name") == doc.name()
     };
     for hpa in all.unwrap_or_default().iter().filter(targets) {
-        let limited = hpa
-            .condition("ScalingLimited")
-            .filter(|limited| limited.text("/status") == "True")
-            .map(|limited| format!(", {}", limited.text("/message")))
+        let limited = podautoscaler::explain::limited(world, hpa)
+            .map(|limited| format!("; {}", limited.message))
             .unwrap_or_default();
         let message = format!(
             "HorizontalPodAutoscaler {} sets the replicas (at most {}){limited}",
@@ -207,6 +208,8 @@ pub fn explain(world: &World, of: &ResourceType, doc: &Doc) -> Explanation {
     }
     account::follow_default(world, doc.namespace(), &mut answer);
     webhook::name_configurations(world, &mut answer);
+    conversion::follow(world, &mut answer);
+    injected::name_injectors(world, of, doc, &mut answer);
     limit_range::name_defaults(world, doc.namespace(), &mut answer);
     answer.sorted()
 }

@@ -12,8 +12,10 @@ const KINDS: [&str; 2] = [
     "ValidatingWebhookConfiguration",
 ];
 
-/// Names the configurations of the webhooks that refused the writes in `answer`.
+/// Names the configurations of the webhooks that refused the writes in `answer`, and follows the Services of
+/// those that cannot be called.
 pub(super) fn name_configurations(world: &World, answer: &mut Explanation) {
+    let mut called = Vec::new();
     for reason in &mut answer.reasons {
         let is_webhook = matches!(reason.code, Code::WebhookRefused | Code::WebhookUnreachable);
         let webhook = reason.fields.get("webhook").and_then(Value::as_str);
@@ -36,10 +38,27 @@ pub(super) fn name_configurations(world: &World, answer: &mut Explanation) {
                 );
             } else {
                 reason.who = format!("{} ({objects})", reason.who);
+                if reason.code == Code::WebhookUnreachable {
+                    called.extend(found.iter().filter_map(|(_, service)| service.clone()));
+                }
             }
             reason
                 .fields
                 .insert("configuration".to_owned(), objects.into());
+        }
+    }
+    called.dedup();
+    for (namespace, name) in called {
+        follow_service(world, &namespace, &name, answer);
+    }
+}
+
+/// Follows a Service that a webhook is called by, if it stands still.
+pub(super) fn follow_service(world: &World, namespace: &str, name: &str, answer: &mut Explanation) {
+    if let Some(service) = world.get(&SERVICES, namespace, name).found() {
+        let about = world.explain(&SERVICES, &service);
+        if about.is_stuck() {
+            answer.follow(about);
         }
     }
 }

@@ -73,13 +73,7 @@ pub(super) fn decide(snapshot: &Snapshot<'_>, backoff: Duration, now: Timestamp)
     if !victims.is_empty() {
         return Action::Delete(victims);
     }
-    // Terminating pods hold their place if only failed pods are replaced.
-    let held = if replaces_only_failed(spec) {
-        snapshot.terminating
-    } else {
-        0
-    };
-    let missing = wanted.saturating_sub(active + held);
+    let missing = wanted.saturating_sub(active + held(snapshot));
     if missing == 0 {
         return Action::Steady;
     }
@@ -93,8 +87,18 @@ pub(super) fn decide(snapshot: &Snapshot<'_>, backoff: Duration, now: Timestamp)
     }
 }
 
+/// The number of missing pods whose place a terminating pod holds, because only failed pods are replaced.
+pub(super) fn held(snapshot: &Snapshot<'_>) -> usize {
+    let open = wanted(snapshot).saturating_sub(snapshot.active.len());
+    if replaces_only_failed(&snapshot.job.spec) {
+        snapshot.terminating.min(open)
+    } else {
+        0
+    }
+}
+
 /// The number of active pods that a Job wants, which is not suspended.
-fn wanted(snapshot: &Snapshot<'_>) -> usize {
+pub(super) fn wanted(snapshot: &Snapshot<'_>) -> usize {
     let spec = &snapshot.job.spec;
     let parallelism = usize::try_from(spec.parallelism).unwrap_or(0);
     match spec.completions {

@@ -94,10 +94,13 @@ impl ClientReader {
 
     async fn object(&self, of: &ResourceType, namespace: &str, name: &str) -> Loaded {
         if !self.lists {
-            return self.request(of, namespace, Some(name), "").await;
+            return self
+                .request(of, namespace, Some(name), Query::default())
+                .await;
         }
         let fields = format!("metadata.name={name}");
-        match self.request(of, namespace, None, &fields).await {
+        let query = Query::default().with_text("fieldSelector", &fields);
+        match self.request(of, namespace, None, query).await {
             Loaded::Objects(found) if found.is_empty() => Loaded::Absent,
             outcome => outcome,
         }
@@ -125,7 +128,7 @@ impl ClientReader {
         of: &ResourceType,
         namespace: &str,
         name: Option<&str>,
-        fields: &str,
+        query: Query,
     ) -> Loaded {
         let target = Target {
             resource: of,
@@ -135,15 +138,7 @@ impl ClientReader {
         };
         let answer = match name {
             Some(_) => self.client.get(target).await,
-            None if fields.is_empty() => {
-                self.client
-                    .list(target, Query::from("resourceVersion=0"))
-                    .await
-            }
-            None => {
-                let query = Query::default().with_text("fieldSelector", fields);
-                self.client.list(target, query).await
-            }
+            None => self.client.list(target, query).await,
         };
         match answer
             .map_err(Failed::Request)
@@ -205,8 +200,20 @@ impl Reader for ClientReader {
                     namespace,
                     fields,
                 } => {
+                    let query = match &**fields {
+                        "" => Query::from("resourceVersion=0"),
+                        fields => Query::default().with_text("fieldSelector", fields),
+                    };
                     if self.may_get(of, namespace, "").await {
-                        self.request(of, namespace, None, fields).await
+                        self.request(of, namespace, None, query).await
+                    } else {
+                        Loaded::Denied
+                    }
+                }
+                Need::Labelled { of, labels } => {
+                    let query = Query::default().with_text("labelSelector", labels);
+                    if self.may_get(of, "", "").await {
+                        self.request(of, "", None, query).await
                     } else {
                         Loaded::Denied
                     }

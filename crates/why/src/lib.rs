@@ -21,7 +21,9 @@ pub mod pod;
 mod reason;
 mod refusal;
 mod report;
+mod room;
 mod text;
+mod workload;
 mod world;
 
 pub use code::{Code, Role};
@@ -33,4 +35,5 @@ pub use reason::Reason;
 pub use refusal::refusal;
 pub use report::{Question, Report};
 pub use text::{age, count, ordinal};
+pub use workload::{Workload, workloads};
 pub use world::{Doc, Explain, Known, Loaded, Need, World};

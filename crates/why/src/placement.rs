@@ -3,11 +3,14 @@
 
 use serde_json::Value;
 use steersman_objects::Node;
-use steersman_objects::scheduling::Constraints;
+use steersman_objects::scheduling::{Comparisons, Constraints, untolerated};
 use steersman_values::quantity::Quantity;
 use steersman_values::resource::NODES;
 
 use crate::{Doc, World};
+
+/// Names of nodes in one sentence.
+const NAMES: usize = 5;
 
 /// The demands of `pod` that the scheduler's `message` is about, each as the end of a sentence. A node
 /// that the caller may not read is no proof of anything.
@@ -19,14 +22,19 @@ pub(crate) fn demands(world: &World, pod: &Doc, message: &str) -> Vec<String> {
     }
     if message.contains("topology spread constraints") {
         let is_tainted = message.contains("untolerated taint");
-        found.extend(spread(pod, is_tainted));
+        found.extend(spread(pod, is_tainted, nodes));
     }
-    for rest in message.split("Insufficient ").skip(1) {
+    found.extend(insufficient(message).filter_map(|resource| amount(pod, resource, nodes)));
+    found
+}
+
+/// The resources in `Insufficient cpu, 2 Insufficient memory`.
+pub(crate) fn insufficient(message: &str) -> impl Iterator<Item = &str> {
+    message.split("Insufficient ").skip(1).map(|rest| {
         // Names of extended resources have dots: `example.com/gpu`.
         let end = rest.find([',', ';', ' ']).unwrap_or(rest.len());
-        found.extend(amount(pod, rest[..end].trim_end_matches('.'), nodes));
-    }
-    found
+        rest[..end].trim_end_matches('.')
+    })
 }
 
 /// The labels of nodes that the pod asks for.
@@ -84,23 +92,51 @@ fn term(term: &Value) -> String {
 }
 
 /// The constraints of topology spread that forbid a node.
-fn spread(pod: &Doc, is_tainted: bool) -> Vec<String> {
+fn spread(pod: &Doc, is_tainted: bool, nodes: Option<&[Doc]>) -> Vec<String> {
     let all = pod.items("/spec/topologySpreadConstraints").iter();
     let hard = all.filter(|one| one["whenUnsatisfiable"] == "DoNotSchedule");
     let text = |one: &Value| {
-        let ends = match one["nodeTaintsPolicy"].as_str() {
-            Some("Ignore") | None if is_tainted => {
-                "; tainted nodes count, although the pod cannot run there (nodeTaintsPolicy Ignore)"
-            }
-            _ => "",
+        let key = one["topologyKey"].as_str().unwrap_or_default();
+        let ignores_taints = matches!(one["nodeTaintsPolicy"].as_str(), Some("Ignore") | None);
+        let ends = if ignores_taints && is_tainted {
+            tainted(pod, key, nodes)
+        } else {
+            String::new()
         };
         format!(
-            "the pod asks for maxSkew {} over {} (topologySpreadConstraints){ends}",
-            one["maxSkew"],
-            one["topologyKey"].as_str().unwrap_or_default()
+            "the pod asks for maxSkew {} over {key} (topologySpreadConstraints){ends}",
+            one["maxSkew"]
         )
     };
     hard.map(text).collect()
+}
+
+/// The nodes that count for the topology `key`, and whose taints keep the pod away. Taints of nodes
+/// that the selector of the pod excludes are no matter. Empty if no node is one.
+fn tainted(pod: &Doc, key: &str, nodes: Option<&[Doc]>) -> String {
+    const TEXT: &str =
+        "; tainted nodes count, although the pod cannot run there (nodeTaintsPolicy Ignore)";
+    let constraints = Constraints::of_pod(pod.value().to_string().as_bytes());
+    let (Some(nodes), Ok(constraints)) = (nodes, constraints) else {
+        return TEXT.to_owned();
+    };
+    let is_tainted = |node: &&Doc| {
+        let Some(view) = node.view::<Node>() else {
+            return false;
+        };
+        let hard = view.spec.taints.iter();
+        let hard = hard.filter(|taint| *taint.effect != *"PreferNoSchedule");
+        node.label(key).is_some()
+            && constraints.selects(&view)
+            && untolerated(hard, &constraints.tolerations, Comparisons::Disabled).is_some()
+    };
+    let names: Vec<&str> = nodes.iter().filter(is_tainted).map(Doc::name).collect();
+    let shown = names.iter().take(NAMES).copied().collect::<Vec<_>>();
+    match names.len().saturating_sub(NAMES) {
+        _ if names.is_empty() => String::new(),
+        0 => format!("{TEXT}: {}", shown.join(", ")),
+        more => format!("{TEXT}: {} and {more} more", shown.join(", ")),
+    }
 }
 
 /// The amount of `resource` that the pod asks for, and the largest node if it has less.
@@ -126,7 +162,7 @@ fn amount(pod: &Doc, resource: &str, nodes: Option<&[Doc]>) -> Option<String> {
 
 /// The request of a pod for `resource`: its own, else that of its containers or of a larger init
 /// container. Upstream: `PodRequests` in `component-helpers/resource`.
-fn requested(pod: &Doc, resource: &str) -> Option<Quantity> {
+pub(crate) fn requested(pod: &Doc, resource: &str) -> Option<Quantity> {
     let of = |container: &Value| quantity(&container["resources"]["requests"][resource]);
     let own = pod.at("/spec").and_then(of);
     let (sidecars, inits): (Vec<&Value>, Vec<&Value>) = pod
@@ -152,7 +188,7 @@ fn requested(pod: &Doc, resource: &str) -> Option<Quantity> {
         .reduce(Quantity::plus)
 }
 
-fn quantity(value: &Value) -> Option<Quantity> {
+pub(crate) fn quantity(value: &Value) -> Option<Quantity> {
     Quantity::parse(value.as_str()?)
 }
 
@@ -271,6 +307,21 @@ mod tests {
                 "{asks}; tainted nodes count, although the pod cannot run there (nodeTaintsPolicy Ignore)"
             )
         );
+        let node = |name: &str, pool: &str, taints: Value| json!({"metadata": {"name": name, "labels": {"zone": name, "pool": pool}}, "spec": {"taints": taints}});
+        let taint = |effect: &str| json!([{"key": "dedicated", "effect": effect}]);
+        let nodes = Some(json!([
+            node("free", "web", json!([])),
+            node("soft", "web", taint("PreferNoSchedule")),
+            node("other", "batch", taint("NoSchedule")),
+            node("hard", "web", taint("NoSchedule")),
+        ]));
+        let mut of_pool = hard.clone();
+        of_pool["nodeSelector"] = json!({"pool": "web"});
+        assert!(
+            told(nodes.clone(), &of_pool, message).ends_with("(nodeTaintsPolicy Ignore): hard")
+        );
+        of_pool["tolerations"] = json!([{"operator": "Exists"}]);
+        assert_eq!(told(nodes, &of_pool, message), asks);
         let spread = message.split(", ").last().unwrap();
         assert_eq!(told(None, &hard, spread), asks);
         assert_eq!(

@@ -13,7 +13,7 @@ use steersman_values::resource::{
     NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, VOLUME_ATTACHMENTS,
 };
 
-use crate::{Code, Doc, Explanation, Reason, World, placement, warning};
+use crate::{Code, Doc, Explanation, Reason, World, placement, room, warning};
 
 const SCHEDULER: &str = "kube-scheduler";
 const KUBELET: &str = "kubelet";
@@ -28,6 +28,10 @@ const NAMES: usize = 3;
 
 /// Text before the number of restarts. Pods that crash for the same reason differ in the number.
 const RESTARTED: &str = "; it was restarted ";
+
+/// Text before the room on the only node of a pod. Pods of a DaemonSet wait for the same reason, each on
+/// a node of its own.
+const ONLY_NODE: &str = "; its only node ";
 
 /// Adds the reasons why `doc`, a pod that is not being deleted, is not ready.
 pub fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
@@ -175,15 +179,20 @@ fn unscheduled(world: &World, doc: &Doc, answer: &mut Explanation) {
             if message.contains("free ports") {
                 ports(world, doc, answer);
             }
-            let who = if answer.causes().count() > known {
-                "see the other causes"
-            } else {
-                "owner of the pod template, or administrator of the nodes"
+            let only = room::only_node(doc);
+            let who = match only {
+                _ if answer.causes().count() > known => "see the other causes".to_owned(),
+                Some(node) => format!("owner of the pod template, or administrator of node {node}"),
+                None => "owner of the pod template, or administrator of the nodes".to_owned(),
             };
             let demands = placement::demands(world, doc, message);
+            let room = only.map(|node| room::told(world, doc, node, message));
             let mut message = nodes_in(message).to_owned();
             for demand in demands {
                 message = format!("{}; {demand}", message.trim_end_matches('.'));
+            }
+            if let Some(room) = room {
+                message = format!("{}{ONLY_NODE}{room}", message.trim_end_matches('.'));
             }
             let reason = Reason::new(Code::PodUnscheduled, SCHEDULER, message).who(who);
             answer.add(reason.since(condition.time("/lastTransitionTime")));
@@ -249,14 +258,13 @@ fn host_ports(pod: &Doc) -> Vec<i64> {
 
 /// Adds the pods that have a host port of `doc`, on its node if its affinity names one.
 fn ports(world: &World, doc: &Doc, answer: &mut Explanation) {
-    const ITS_NODE: &str = "/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms/0/matchFields/0/values/0";
     let wanted = host_ports(doc);
-    let only = doc.text(ITS_NODE);
+    let only = room::only_node(doc);
     let holders = world.list(&PODS, "").unwrap_or_default().iter();
     let holders = holders.filter(|pod| {
         let node = pod.text("/spec/nodeName");
         let is_over = matches!(pod.text("/status/phase"), "Succeeded" | "Failed");
-        !node.is_empty() && !is_over && (only.is_empty() || node == only)
+        !node.is_empty() && !is_over && only.is_none_or(|only| node == only)
     });
     let taken = holders.filter_map(|pod| {
         let port = host_ports(pod)
@@ -764,7 +772,10 @@ pub fn unavailable(world: &World, pods: &[Doc], min_ready: i32) -> Vec<Explanati
             .reasons
             .iter()
             .map(|reason| {
-                let message = reason.message.split(RESTARTED).next().unwrap_or_default();
+                let mut message = &*reason.message;
+                for own in [RESTARTED, ONLY_NODE] {
+                    message = message.split(own).next().unwrap_or_default();
+                }
                 format!("{:?} {}", reason.code, message.replace(doc.name(), ""))
             })
             .chain(about.waits_for.iter().map(|other| other.state.clone()))

@@ -7,16 +7,32 @@
 use crate::{Code, Reason};
 
 /// The reason for the refusal `message` of a write in `namespace`; `by` sent the write. Its field
-/// `webhook` is the name of the admission webhook that refused.
+/// `webhook` is the name of the admission webhook that refused. The fields `group` and `kind` are the
+/// type whose conversion failed.
 pub fn refusal(message: &str, namespace: &str, by: &str) -> Reason {
     let (code, who) = cause(message, namespace);
     let reason = Reason::new(code, by, message.trim()).who(who);
-    match (code, webhook(message)) {
-        (Code::WebhookRefused | Code::WebhookUnreachable, Some(name)) => {
-            reason.field("webhook", name)
-        }
+    match code {
+        Code::WebhookRefused | Code::WebhookUnreachable => match webhook(message) {
+            Some(name) => reason.field("webhook", name),
+            None => reason,
+        },
+        Code::ConversionFailed => match converted(message) {
+            Some((group, kind)) => reason.field("group", group).field("kind", kind),
+            None => reason,
+        },
         _ => reason,
     }
+}
+
+/// Group and kind of the objects whose conversion failed. Upstream: `webhook_converter.go` of
+/// apiextensions-apiserver.
+fn converted(message: &str) -> Option<(&str, &str)> {
+    let rest = after(message, "conversion webhook for ")?;
+    let (version, rest) = rest.split_once(", Kind=")?;
+    let (group, _) = version.split_once('/')?;
+    let kind = rest.split([' ', ',', ':']).next()?;
+    Some((group, kind))
 }
 
 fn webhook(message: &str) -> Option<&str> {
@@ -38,7 +54,11 @@ fn cause(message: &str, namespace: &str) -> (Code, String) {
         let who = format!(
             "owner of the pod template: ResourceQuota {namespace}/{quota} asks for requests or limits"
         );
-        return (Code::QuotaExceeded, who);
+        return (Code::QuotaDemands, who);
+    }
+    if let Some((group, kind)) = converted(message) {
+        let who = format!("operator of the conversion webhook of {kind}.{group}");
+        return (Code::ConversionFailed, who);
     }
     if let Some(name) = webhook(message) {
         let who = format!("operator of the admission webhook {name}");
@@ -140,8 +160,13 @@ mod tests {
             ),
             (
                 "pods \"a\" is forbidden: failed quota: team: must specify limits.cpu for: main",
-                Code::QuotaExceeded,
+                Code::QuotaDemands,
                 "ResourceQuota ns/team",
+            ),
+            (
+                "conversion webhook for gw.example.com/v1alpha1, Kind=Backend failed: Post \"https://x.y.svc\": no endpoints",
+                Code::ConversionFailed,
+                "conversion webhook of Backend.gw.example.com",
             ),
             (
                 "Internal error occurred: failed calling webhook \"pods.example.com\": Post \"https://x.y.svc\": connection refused",

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use jiff::Timestamp;
 
-use crate::{Code, Explanation, Reason};
+use crate::{Code, Explanation, Reason, Role};
 
 /// `4m10s`, `31 s`: the two largest units of a time.
 pub fn age(seconds: i64) -> String {
@@ -64,10 +64,23 @@ impl Explanation {
     }
 
     fn body(&self, now: Timestamp, depth: usize, text: &mut String) {
-        for reason in &self.reasons {
+        // The cause comes first, also if another object has it.
+        let is_fact = |reason: &&Reason| reason.code.role() == Role::Fact;
+        let (facts, first): (Vec<_>, Vec<_>) = self.reasons.iter().partition(is_fact);
+        let (stuck, moving): (Vec<_>, Vec<_>) =
+            self.waits_for.iter().partition(|other| other.is_stuck());
+        for reason in first {
             reason.write(now, depth, text);
         }
-        for other in &self.waits_for {
+        self.others(&stuck, now, depth, text);
+        for reason in facts {
+            reason.write(now, depth, text);
+        }
+        self.others(&moving, now, depth, text);
+    }
+
+    fn others(&self, others: &[&Self], now: Timestamp, depth: usize, text: &mut String) {
+        for other in others {
             let same = other.object.namespace == self.object.namespace;
             let name = if same {
                 other.object.short()

@@ -11,7 +11,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 use steersman_objects::Object;
-use steersman_values::resource::{EVENTS, ResourceType};
+use steersman_values::labels::Labels;
+use steersman_values::resource::{EVENTS, PODS, ResourceType};
 
 use crate::{Explanation, Inside, Reason, Subject};
 
@@ -67,6 +68,11 @@ impl Doc {
     /// The name.
     pub fn name(&self) -> &str {
         self.text("/metadata/name")
+    }
+
+    /// The value of the label `key`.
+    pub fn label(&self, key: &str) -> Option<&str> {
+        self.at("/metadata/labels")?.get(key)?.as_str()
     }
 
     /// The UID.
@@ -197,6 +203,13 @@ pub enum Need {
         /// The field selector; empty for all.
         fields: String,
     },
+    /// The objects of a type in all namespaces with some labels.
+    Labelled {
+        /// The type.
+        of: ResourceType,
+        /// The label selector.
+        labels: String,
+    },
 }
 
 /// The outcome of a read.
@@ -271,7 +284,9 @@ impl World {
                 {
                     format!("{of} in namespace {namespace}: {why}")
                 }
-                Need::Object { of, .. } | Need::List { of, .. } => format!("{of}: {why}"),
+                Need::Object { of, .. } | Need::List { of, .. } | Need::Labelled { of, .. } => {
+                    format!("{of}: {why}")
+                }
             });
         }
         found.into_iter().collect()
@@ -348,12 +363,66 @@ impl World {
         self.select(of, namespace, String::new())
     }
 
-    fn select(&self, of: &ResourceType, namespace: &str, fields: String) -> Option<&[Doc]> {
+    /// All objects of a type in `namespace`, from those of all namespaces if these were read.
+    pub fn within(&self, of: &ResourceType, namespace: &str) -> Option<Vec<&Doc>> {
+        if let Some(all) = self.everywhere(of) {
+            let here = all.iter().filter(|doc| doc.namespace() == namespace);
+            return Some(here.collect());
+        }
+        Some(self.list(of, namespace)?.iter().collect())
+    }
+
+    /// The objects of a type with all `labels`, in all namespaces. `None` if they are unread or may not
+    /// be read.
+    pub fn labelled(&self, of: &ResourceType, labels: &Labels) -> Option<Vec<&Doc>> {
+        if let Some(all) = self.everywhere(of) {
+            let has = |doc: &&Doc| {
+                let mut pairs = labels.iter();
+                pairs.all(|(key, value)| doc.label(key) == Some(&**value))
+            };
+            return Some(all.iter().filter(has).collect());
+        }
+        let pairs = labels.iter().map(|(key, value)| format!("{key}={value}"));
+        let labels = pairs.collect::<Vec<_>>().join(",");
+        let need = Need::Labelled {
+            of: of.clone(),
+            labels,
+        };
+        Some(self.objects(need)?.iter().collect())
+    }
+
+    /// The pods on the node `name`. `None` if they are unread or may not be read.
+    pub fn pods_on(&self, name: &str) -> Option<Vec<&Doc>> {
+        if let Some(all) = self.everywhere(&PODS) {
+            let here = all.iter().filter(|pod| pod.text("/spec/nodeName") == name);
+            return Some(here.collect());
+        }
+        let fields = format!("spec.nodeName={name}");
+        Some(self.select(&PODS, "", fields)?.iter().collect())
+    }
+
+    /// The objects of a type in all namespaces, if another question has read them.
+    fn everywhere(&self, of: &ResourceType) -> Option<&[Doc]> {
         let need = Need::List {
+            of: of.clone(),
+            namespace: String::new(),
+            fields: String::new(),
+        };
+        match self.loaded.get(&need) {
+            Some(Loaded::Objects(all)) => Some(all),
+            _ => None,
+        }
+    }
+
+    fn select(&self, of: &ResourceType, namespace: &str, fields: String) -> Option<&[Doc]> {
+        self.objects(Need::List {
             of: of.clone(),
             namespace: namespace.to_owned(),
             fields,
-        };
+        })
+    }
+
+    fn objects(&self, need: Need) -> Option<&[Doc]> {
         match self.read(need) {
             Some(Loaded::Objects(found)) => Some(found),
             // A server without the type has no objects of it.

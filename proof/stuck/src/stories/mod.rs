@@ -2,6 +2,7 @@
 
 mod batch;
 mod blind;
+mod blind_fifth;
 mod deletion;
 mod manager;
 mod network;
@@ -12,7 +13,7 @@ use crate::Story;
 
 /// All stories, sorted by their question.
 pub fn all() -> Vec<&'static Story> {
-    let groups: [&[Story]; 7] = [
+    let groups: [&[Story]; 8] = [
         workloads::STORIES,
         deletion::STORIES,
         batch::STORIES,
@@ -20,6 +21,7 @@ pub fn all() -> Vec<&'static Story> {
         network::STORIES,
         manager::STORIES,
         blind::STORIES,
+        blind_fifth::STORIES,
     ];
     let mut all: Vec<&Story> = groups.into_iter().flatten().collect();
     all.sort_by_key(|story| story.question);

@@ -114,7 +114,11 @@ spec:
 "#,
         )],
         about: ("service", "web"),
-        truth: Truth::Cause(Code::NoPodSelected, "app=web", "owner of the Service"),
+        truth: Truth::Cause(
+            Code::NoReplicas,
+            "Deployment web makes such pods, and has 0 replicas",
+            "owner of Deployment default/web",
+        ),
     },
     Story {
         question: 11,

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::request::{Operation, Request};
 use crate::Server;
+use crate::apimachinery::errors::{list, text};
 use crate::auth::{Attributes, MASTERS, ResourceRequest, User};
 use crate::status::Status;
 use crate::validate;
@@ -30,8 +31,10 @@ impl Server {
                 self.may_not(request.origin.user, "approve", old)
             }
             (Operation::Update, "status", Some(old)) => {
-                let changes = |field: &str| old["status"].get(field) != new["status"].get(field);
-                let signs = changes("certificate") || changes("conditions");
+                let certificate = |request| text(request, "status.certificate");
+                let conditions = |request| list(request, "status.conditions");
+                let signs =
+                    certificate(old) != certificate(new) || conditions(old) != conditions(new);
                 signs
                     .then(|| self.may_not(request.origin.user, "sign", old))
                     .flatten()

@@ -2,6 +2,7 @@
 //!
 //! Upstream: `ConvertVersionedAttributes` in `pkg/admission` of `k8s.io/apiserver`.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -10,7 +11,7 @@ use super::matching::Matched;
 use super::request::Request;
 use crate::status::Status;
 
-/// An object in the version of `matched`.
+/// An object in the version of `matched`, in the form of its JSON.
 pub(super) fn shown(
     request: &Request<'_>,
     matched: &Matched,
@@ -18,7 +19,11 @@ pub(super) fn shown(
 ) -> Result<Value, Status> {
     let resource = &matched.resource;
     let object = resource.in_version(object.clone(), &request.origin.calls)?;
-    Ok(resource.converted(object))
+    let object = resource.converted(object);
+    Ok(match resource.encoded(&object) {
+        Cow::Owned(encoded) => encoded,
+        Cow::Borrowed(_) => object,
+    })
 }
 
 /// Fields that the server sets after the mutating plugins.

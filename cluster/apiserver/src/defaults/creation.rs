@@ -117,7 +117,7 @@ pub fn on_create(kind: &str, object: &mut Value, defaulted: impl FnOnce(&mut Val
         _ => return,
     }
     // The additions have no defaults of their own, and changes by webhooks got theirs already.
-    typed_form::normalize(kind, object);
+    typed_form::normalize_sent(kind, object);
 }
 
 /// Adds the storage version to `status.storedVersions`, because objects can exist in it from now

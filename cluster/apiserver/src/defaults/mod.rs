@@ -32,13 +32,14 @@ static CONSTANTS: LazyLock<Defaults> =
     LazyLock::new(|| Defaults::parse(include_str!("constants.txt")));
 
 /// Sets the defaults of an object of built-in kind `kind`, and brings it into the form that the
-/// server writes (see [`typed_form::normalize`]). Idempotent. Kinds without a shape stay unchanged.
+/// server writes (see [`typed_form::normalize`]), apart from empty lists and maps, which stay. Idempotent.
+/// Kinds without a shape stay unchanged.
 pub fn apply(kind: &str, object: &mut Value) {
     let Some(shape) = schema::of_object(kind, object) else {
         return;
     };
     // Adds the mandatory structs, which get defaults, too.
-    typed_form::normalize(kind, object);
+    typed_form::normalize_sent(kind, object);
     typed_form::normalize_changed(shape, object, fill);
 }
 

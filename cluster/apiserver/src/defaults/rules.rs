@@ -148,6 +148,15 @@ fn set_if_absent(fields: &mut Fields, name: &str, value: Value) {
     }
 }
 
+/// Whether a list or map is absent, or has no entries.
+fn is_empty(fields: &Fields, name: &str) -> bool {
+    fields.get(name).is_none_or(|value| match value {
+        Value::Array(items) => items.is_empty(),
+        Value::Object(entries) => entries.is_empty(),
+        other => other.is_null(),
+    })
+}
+
 /// Sets numbers that are zero or absent.
 fn not_zero(fields: &mut Fields, defaults: &[(&str, i64)]) {
     for (name, value) in defaults {
@@ -228,8 +237,10 @@ fn host_ports(container: &mut Value) {
 
 /// Fields that became lists keep their first element in the old field.
 fn list_of_one(fields: &mut Fields, one: &str, list: &str, element: impl Fn(Value) -> Value) {
-    if let Some(value) = fields.get(one).cloned() {
-        set_if_unset(fields, list, json!([element(value)]));
+    if let Some(value) = fields.get(one).cloned()
+        && is_empty(fields, list)
+    {
+        fields.insert(list.to_owned(), json!([element(value)]));
     }
 }
 
@@ -384,6 +395,9 @@ fn fold_string_data(fields: &mut Fields) {
     let Some(Value::Object(texts)) = fields.remove("stringData") else {
         return;
     };
+    if texts.is_empty() {
+        return;
+    }
     if let Some(data) = fields
         .entry("data")
         .or_insert_with(|| json!({}))
@@ -476,10 +490,12 @@ fn target_port(fields: &mut Fields) {
 }
 
 fn policy_types(fields: &mut Fields) {
-    let types = if fields.contains_key("egress") {
-        json!(["Ingress", "Egress"])
-    } else {
-        json!(["Ingress"])
+    if !is_empty(fields, "policyTypes") {
+        return;
+    }
+    let types = match is_empty(fields, "egress") {
+        true => json!(["Ingress"]),
+        false => json!(["Ingress", "Egress"]),
     };
-    set_if_unset(fields, "policyTypes", types);
+    fields.insert("policyTypes".to_owned(), types);
 }

@@ -103,6 +103,7 @@ impl Server {
             if taken.is_none() {
                 // Holds the quotas until the commit has counted the object.
                 let charge = self.charge(target, &candidate, None, dry_run)?;
+                let candidate = resource.as_stored(candidate);
                 let shown = dry_run.then(|| Object::unstored(resource, &key, &candidate));
                 // The conversion of the object can fail, also in a dry run.
                 let stored = resource.to_stored(candidate, &call.origin.calls)?;

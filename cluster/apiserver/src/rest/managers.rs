@@ -97,6 +97,7 @@ impl Server {
         tracking: Tracking<'_>,
         calls: &Calls,
     ) -> Result<(), Status> {
+        let given = given.filter(|given| is_given(resource, given));
         let managed_fields = match tracking {
             Tracking::Decided => given,
             Tracking::Update(_) if given.as_ref().is_some_and(is_reset) => None,
@@ -126,6 +127,7 @@ impl Server {
         tracking: Tracking<'_>,
         calls: &Calls,
     ) -> Result<(), Status> {
+        let given = given.filter(|given| is_given(resource, given));
         let before = old["metadata"].get("managedFields");
         let managed_fields = match tracking {
             Tracking::Decided => given,
@@ -204,6 +206,7 @@ impl Server {
             }
             false => (old, new),
         };
+        let new = &*resource.managed(new);
         let time = author.time(self.time());
         match managed_fields::updated(managed, versions, old, new, author.clone(), time) {
             Ok(managed) => Ok(managed.into_value()),
@@ -243,7 +246,9 @@ impl Server {
                     Some(from) => from.resource.to_kept(converted),
                     None => converted,
                 };
-                converted = other.converted(kept);
+                // Go's conversion goes through typed objects, which are read as an encoder writes them.
+                let shown = other.converted(kept);
+                converted = other.managed(&shown).into_owned();
             } else if other.converter().is_some() {
                 converted["apiVersion"] = Value::from(from);
                 converted = other.in_version(converted, calls)?;
@@ -261,6 +266,11 @@ impl Server {
             .unwrap_or_default()
             .to_owned()
     }
+}
+
+/// Whether entries in a body count. The metadata of a custom object loses an empty list.
+fn is_given(resource: &Resource, given: &Value) -> bool {
+    resource.custom.is_none() || given.as_array().is_some_and(|entries| !entries.is_empty())
 }
 
 /// Removes the entries from an object and returns them.

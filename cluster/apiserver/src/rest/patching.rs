@@ -34,6 +34,8 @@ pub(super) struct Patch {
     sent: String,
     /// Paths of duplicate keys in the patch.
     pub(super) duplicate_keys: Vec<String>,
+    /// Go reads custom objects as maps, whose keys it writes in order.
+    is_custom: bool,
 }
 
 impl Patch {
@@ -59,14 +61,16 @@ impl Patch {
                 Kind::Merge | Kind::Strategic => String::new(),
             },
             duplicate_keys,
+            is_custom: false,
         })
     }
 
-    /// Custom kinds have no strategic merge patches.
-    pub(super) fn check_support(&self, resource: &Resource) -> Result<(), Status> {
-        match self.kind == Kind::Strategic && resource.custom.is_some() {
+    /// The patch of an object of `resource`. Custom kinds have no strategic merge patches.
+    pub(super) fn of(mut self, resource: &Resource) -> Result<Self, Status> {
+        self.is_custom = resource.custom.is_some();
+        match self.kind == Kind::Strategic && self.is_custom {
             true => Err(Status::unsupported_body(CUSTOM_PATCHES)),
-            false => Ok(()),
+            false => Ok(self),
         }
     }
 
@@ -137,6 +141,11 @@ impl Patch {
     pub(super) fn invalid(&self, result: &Value, why: &str) -> Status {
         let shown = match self.kind {
             Kind::Strategic => patch::go_print(&self.patch),
+            Kind::Json | Kind::Merge if self.is_custom => {
+                let mut result = result.clone();
+                result.sort_all_objects();
+                result.to_string()
+            }
             Kind::Json => result.to_string(),
             Kind::Merge => {
                 let mut result = result.clone();

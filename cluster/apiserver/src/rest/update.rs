@@ -112,8 +112,7 @@ impl Server {
         }
         let strictness = Strictness::parse(call.query, "PatchOptions")?;
         let author = call.author("PatchOptions")?;
-        let patch = Patch::parse(call.content_type, &call.body)?;
-        patch.check_support(resource)?;
+        let patch = Patch::parse(call.content_type, &call.body)?.of(resource)?;
         let writing = Writing {
             dry_run,
             uid_is_precondition: false,
@@ -144,7 +143,6 @@ impl Server {
             })?;
             call.origin.warn_early(&warnings);
             let mut object = resource.to_kept(object);
-            warnings.extend(owners::dedup(&mut object, owners::PATCHED));
             check_name(target, &object)?;
             place(target, &mut object)?;
             self.check_author(call.user, target, Some(old), &object)?;
@@ -242,6 +240,7 @@ impl Server {
                 restore_other_fields(resource, part, &mut new, old);
             }
         }
+        let duplicates = owners::dedup(&mut new, owners::PATCHED);
         if part.is_none() {
             resource.complete_change(&mut new, old);
         }
@@ -250,7 +249,9 @@ impl Server {
         let _reserved = is_service
             .then(|| self.reserve(&mut new, Some(old), writing.dry_run))
             .transpose()?;
-        let mut errors = resource.update_errors(part, &new, old);
+        // Validation compares as Go's semantic equality.
+        let alike = &*resource.alike(old, &new);
+        let mut errors = resource.update_errors(part, &new, alike);
         if let Some(error) = metadata::new_finalizers_while_deleting(&new, old)
             && !errors.contains(&error)
         {
@@ -279,12 +280,17 @@ impl Server {
                 origin,
             })?;
         }
-        if part != Some("status") && metadata::generation_grows(resource, &new, old) {
+        let compared = match resource.distinguishes_empties() {
+            true => old,
+            false => alike,
+        };
+        if part != Some("status") && metadata::generation_grows(resource, &new, compared) {
             metadata::advance_generation(resource, &mut new);
         }
         // Holds the quotas until the commit has counted the change.
         let _charge = self.charge(target, &new, Some(old), writing.dry_run)?;
-        let warnings = resource.update_warnings(part, &new, old);
+        let mut warnings = resource.update_warnings(part, &new, old);
+        warnings.extend(duplicates);
         let dry_run = writing.dry_run;
         let calls = writing.calls;
         let stored = self.store(target, current, old, new, dry_run, calls)?;
@@ -297,11 +303,12 @@ impl Server {
         target: &Target,
         current: &Arc<Object>,
         old: &Value,
-        mut new: Value,
+        new: Value,
         dry_run: bool,
         calls: &Calls,
     ) -> Result<Arc<Object>, NotWritten> {
         let resource = target.resource();
+        let mut new = resource.as_stored(new);
         metadata::of(&mut new).insert(
             "resourceVersion".to_owned(),
             Value::from(current.revision.to_string()),

@@ -9,8 +9,14 @@ use std::sync::LazyLock;
 
 use serde_json::{Map, Value, json};
 
+use super::empties;
+
 static TYPES: LazyLock<HashMap<&'static str, Vec<Field>>> =
     LazyLock::new(|| parse(include_str!("internal.txt")));
+
+/// The type of selectors. Internal types have it from the API, so that Go shows its JSON.
+const SELECTOR: &str = "meta.LabelSelector";
+const METADATA: &str = "meta.ObjectMeta";
 
 /// A field of an internal type.
 struct Field {
@@ -26,10 +32,10 @@ struct Field {
 }
 
 /// The internal form of a value, or of each element of a list. `ty` is a type of the table, such
-/// as `core.PodSpec`. Values of other types stay unchanged.
+/// as `core.PodSpec`. Values of other types have the form of their JSON.
 pub(crate) fn form(ty: &str, value: &Value) -> Value {
     let Some(fields) = TYPES.get(ty) else {
-        return value.clone();
+        return empties::encoded_as(ty, value);
     };
     let value = &converted(ty, value).map_or(Cow::Borrowed(value), Cow::Owned);
     match &**value {
@@ -100,7 +106,11 @@ fn show(fields: &[Field], object: &Value, shown: &mut Map<String, Value>) {
         match (field.go_name, field.ty.and_then(|ty| TYPES.get(ty))) {
             (Some(name), _) => drop(shown.insert(name.to_owned(), field.shown(value))),
             (None, Some(embedded)) => show(embedded, value, shown),
-            (None, None) => shown.extend(value.as_object().cloned().unwrap_or_default()),
+            // Embedded metadata has its JSON.
+            (None, None) => {
+                let value = empties::encoded_as(METADATA, value);
+                shown.extend(value.as_object().cloned().unwrap_or_default());
+            }
         }
     }
 }
@@ -117,7 +127,12 @@ impl Field {
                 Value::Object(shown.collect())
             }
             (Some(ty), _, _) => form(ty, value),
-            (None, _, _) => value.clone(),
+            (None, _, _) => match self.name {
+                Some(name) if name.to_lowercase().ends_with("selector") => {
+                    empties::encoded_as(SELECTOR, value)
+                }
+                _ => value.clone(),
+            },
         }
     }
 

@@ -12,8 +12,10 @@ use serde_json::{Value, json};
 
 pub mod decode;
 pub(crate) mod descriptions;
+pub(crate) mod empties;
 pub(crate) mod internal;
 pub mod protobuf;
+mod prune;
 pub mod typed_form;
 mod unions;
 
@@ -142,6 +144,15 @@ impl PatchMeta {
 pub(crate) fn of(kind: &str) -> Option<&'static Struct> {
     SCHEMA.kinds.get(kind).map(|index| &SCHEMA.types[*index])
 }
+
+/// Whether a built-in kind with types for several versions has this version.
+pub(crate) fn has_version(kind: &str, api_version: &str) -> bool {
+    SCHEMA.kinds.contains_key(&*format!("{api_version}/{kind}"))
+        || SERVED_ALSO.contains(&(api_version, kind))
+}
+
+/// Versions of kinds with several types whose type has no version in its name.
+const SERVED_ALSO: [(&str, &str); 1] = [("autoscaling/v2", "HorizontalPodAutoscaler")];
 
 /// The type of `metadata`, which all kinds share.
 pub(crate) fn metadata() -> &'static Struct {
@@ -316,6 +327,12 @@ impl Type {
 }
 
 impl Field {
+    /// Whether the field is a list that has one manager as a whole.
+    fn is_atomic_list(&self) -> bool {
+        matches!(self.ty, Type::List(_))
+            && matches!(self.topology, Topology::Atomic | Topology::Granular)
+    }
+
     pub(crate) fn zero(&self) -> Value {
         if self.nullable {
             Value::Null

@@ -1,5 +1,5 @@
-//! Objects in the form of a typed server: without unknown fields and empty optional fields, with
-//! all mandatory ones.
+//! Objects in the form of a typed server: without nulls and empty optional fields, with all mandatory
+//! ones.
 
 use std::ops::Range;
 
@@ -8,37 +8,16 @@ use jiff::tz::TimeZone;
 use serde_json::{Map, Value};
 
 use super::quantity::Quantity;
-use super::unions::Union;
+use super::unions::schemas_in;
 use super::{Field, Struct, Type};
 
-/// Drops the fields of `object` that built-in kind `kind` does not have, and returns their paths
-/// (`spec.containers[0].imagee`). Kinds without a type stay unchanged.
-pub fn prune_unknown(kind: &str, object: &mut Value) -> Vec<String> {
-    let mut unknown = Vec::new();
-    if let (Some(shape), Some(fields)) = (super::of_object(kind, object), object.as_object_mut()) {
-        prune_struct(shape, fields, &mut String::new(), &mut unknown);
-    }
-    unknown
-}
-
-/// Drops the fields of `metadata` that no object has, and returns their paths below `path`.
-pub(crate) fn prune_metadata(metadata: &mut Value, path: &str) -> Vec<String> {
-    let mut unknown = Vec::new();
-    if let Some(fields) = metadata.as_object_mut() {
-        prune_struct(
-            super::metadata(),
-            fields,
-            &mut path.to_owned(),
-            &mut unknown,
-        );
-    }
-    unknown
-}
+pub(crate) use super::prune::prune_metadata;
+pub use super::prune::prune_unknown;
 
 /// The same as [`normalize`] for the metadata of any object.
 pub(crate) fn normalize_metadata(metadata: &mut Value) {
     if let Some(fields) = metadata.as_object_mut() {
-        normalize_struct(super::metadata(), fields, &|_, _| {});
+        Normal::without_change(Empties::Dropped).fields(super::metadata(), fields);
     }
 }
 
@@ -47,170 +26,194 @@ pub(crate) fn normalize_metadata(metadata: &mut Value) {
 /// their canonical text, and fields their order. [`super::decode::decode_check`] reports values of
 /// wrong types, and [`prune_unknown`] unknown fields; both stay here. Idempotent.
 pub fn normalize(kind: &str, object: &mut Value) {
-    if let (Some(shape), Some(fields)) = (super::of_object(kind, object), object.as_object_mut()) {
-        normalize_struct(shape, fields, &|_, _| {});
+    normalize_to(kind, object, Empties::Dropped);
+}
+
+/// The same as [`normalize`] for an object that a client has sent. Empty lists and maps stay, because
+/// Go has them until it stores the object.
+pub(crate) fn normalize_sent(kind: &str, object: &mut Value) {
+    normalize_to(kind, object, Empties::Kept);
+}
+
+/// The same with another treatment of empty lists and maps.
+pub(super) fn normalize_to(kind: &str, object: &mut Value, empties: Empties) {
+    if let Some(shape) = super::of_object(kind, object) {
+        normalize_as(shape, object, empties);
     }
 }
 
-/// The same as [`normalize`] for an object of type `shape`, with a call of `change` for each struct
-/// before its fields. Mandatory structs that are added have no call, so the object must be in normal
-/// form.
+/// The same for a value of type `shape`.
+pub(super) fn normalize_as(shape: &Struct, value: &mut Value, empties: Empties) {
+    if let Some(fields) = value.as_object_mut() {
+        Normal::without_change(empties).fields(shape, fields);
+    }
+}
+
+/// The same as [`normalize_sent`] for an object of type `shape`, with a call of `change` for each
+/// struct before its fields. Mandatory structs that are added have no call, so the object must be in
+/// normal form.
 pub(crate) fn normalize_changed(
     shape: &Struct,
     object: &mut Value,
     change: impl Fn(&Struct, &mut Map<String, Value>),
 ) {
     if let Some(fields) = object.as_object_mut() {
-        normalize_struct(shape, fields, &change);
+        let empties = Empties::Kept;
+        Normal { empties, change }.fields(shape, fields);
     }
 }
 
-/// `path` is the path of `fields`. The function restores it.
-fn prune_struct(
-    shape: &Struct,
-    fields: &mut Map<String, Value>,
-    path: &mut String,
-    unknown: &mut Vec<String>,
-) {
-    let outer = path.len();
-    let mut next = 0;
-    fields.retain(|name, value| {
-        if !path.is_empty() {
-            path.push('.');
-        }
-        path.push_str(name);
-        let position = shape.position(name, next);
-        match position {
-            None => unknown.push(path.clone()),
-            Some(at) => {
-                next = at + 1;
-                let field = &shape.fields()[at];
-                prune(&field.ty, value, path, unknown);
-                // Go's decoders of unions drop unknown fields without a report.
-                for fields in schemas_in(shape, field, value) {
-                    prune_struct(shape, fields, &mut String::new(), &mut Vec::new());
+/// The treatment of empty lists and maps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Empties {
+    /// They stay, as in Go's decoded objects.
+    Kept,
+    /// They stay in mandatory fields, as in the JSON of decoded objects.
+    Encoded,
+    /// The same, but they also stay in atomic lists. Field management compares these as Go's `reflect`
+    /// does.
+    Managed,
+    /// They go. Storage does not distinguish them from missing ones.
+    Dropped,
+}
+
+/// The walk that brings values into normal form.
+struct Normal<C> {
+    empties: Empties,
+    /// Changes the fields of each struct first.
+    change: C,
+}
+
+impl Normal<fn(&Struct, &mut Map<String, Value>)> {
+    fn without_change(empties: Empties) -> Self {
+        let change = |_: &Struct, _: &mut Map<String, Value>| {};
+        Self { empties, change }
+    }
+}
+
+impl<C: Fn(&Struct, &mut Map<String, Value>)> Normal<C> {
+    /// Brings the fields into the encoder's order, with unknown fields at the end. Most objects have
+    /// that form already, and are only checked.
+    fn fields(&self, shape: &Struct, fields: &mut Map<String, Value>) {
+        (self.change)(shape, fields);
+        let mut next = 0;
+        let mut is_normal = true;
+        for (name, value) in fields.iter_mut() {
+            let Some(at) = shape.position(name, next) else {
+                is_normal = false;
+                continue;
+            };
+            let field = &shape.fields()[at];
+            match value {
+                Value::Null if field.always => *value = field.zero(),
+                Value::Null => is_normal = false,
+                Value::Array(_) if self.empties == Empties::Managed && field.is_atomic_list() => {}
+                _ => {
+                    self.value(&field.ty, value);
+                    for fields in schemas_in(shape, field, value) {
+                        self.fields(shape, fields);
+                    }
                 }
             }
+            is_normal &= at >= next && !self.omits(field, value) && !shape.any_always(next, at);
+            next = at + 1;
         }
-        path.truncate(outer);
-        position.is_some()
-    });
-}
-
-/// The schemas in `value`, if `field` of `shape` is a union of schemas and other values. They have
-/// the type `shape` again.
-fn schemas_in<'a>(
-    shape: &Struct,
-    field: &Field,
-    value: &'a mut Value,
-) -> Vec<&'a mut Map<String, Value>> {
-    if Union::of(shape, field).is_none() {
-        return Vec::new();
+        if !is_normal || shape.any_always(next, shape.fields().len()) {
+            self.rebuild(shape, fields);
+        }
     }
-    let is_map = matches!(field.ty, Type::Map(_));
-    match value {
-        Value::Object(fields) => {
-            if is_map {
-                fields
-                    .values_mut()
-                    .filter_map(Value::as_object_mut)
-                    .collect()
-            } else {
-                vec![fields]
-            }
-        }
-        Value::Array(items) => items.iter_mut().filter_map(Value::as_object_mut).collect(),
-        _ => Vec::new(),
-    }
-}
 
-fn prune(ty: &Type, value: &mut Value, path: &mut String, unknown: &mut Vec<String>) {
-    let outer = path.len();
-    match (ty, value) {
-        (Type::Struct(_), Value::Object(fields)) => {
-            if let Some(shape) = ty.as_struct() {
-                prune_struct(shape, fields, path, unknown);
+    /// Sorts normalized fields, and drops and adds the fields that an encoder would.
+    fn rebuild(&self, shape: &Struct, fields: &mut Map<String, Value>) {
+        let mut known = Vec::with_capacity(fields.len());
+        let mut unknown = Map::new();
+        let mut next = 0;
+        for (name, value) in std::mem::take(fields) {
+            match shape.position(&name, next) {
+                Some(at) => {
+                    next = at + 1;
+                    known.push((at, name, value));
+                }
+                None => drop(unknown.insert(name, value)),
             }
         }
-        (Type::List(item), Value::Array(items)) if item.holds_structs() => {
-            for (index, value) in items.iter_mut().enumerate() {
-                path.push_str(&format!("[{index}]"));
-                prune(item, value, path, unknown);
-                path.truncate(outer);
+        known.sort_unstable_by_key(|(at, ..)| *at);
+        *fields = Map::with_capacity(known.len() + unknown.len());
+        let mut next = 0;
+        for (at, name, value) in known {
+            let is_kept = !value.is_null() && !self.omits(&shape.fields()[at], &value);
+            add_zeros(shape, next..at + usize::from(!is_kept), fields);
+            if is_kept {
+                fields.insert(name, value);
             }
+            next = at + 1;
         }
-        (Type::Map(item), Value::Object(entries)) if item.holds_structs() => {
-            for (key, value) in entries {
-                path.push('.');
-                path.push_str(key);
-                prune(item, value, path, unknown);
-                path.truncate(outer);
-            }
-        }
-        _ => {}
+        add_zeros(shape, next..shape.fields().len(), fields);
+        fields.append(&mut unknown);
     }
-}
 
-/// Brings the fields into the encoder's order, with unknown fields at the end. Most objects have
-/// that form already, and are only checked.
-fn normalize_struct<C>(shape: &Struct, fields: &mut Map<String, Value>, change: &C)
-where
-    C: Fn(&Struct, &mut Map<String, Value>),
-{
-    change(shape, fields);
-    let mut next = 0;
-    let mut is_normal = true;
-    for (name, value) in fields.iter_mut() {
-        let Some(at) = shape.position(name, next) else {
-            is_normal = false;
-            continue;
-        };
-        let field = &shape.fields()[at];
+    /// Whether the encoder omits the field. A decoder reads the omitted field as the same value.
+    fn omits(&self, field: &Field, value: &Value) -> bool {
         match value {
-            Value::Null if field.always => *value = field.zero(),
-            Value::Null => is_normal = false,
-            _ => {
-                normalize_value(&field.ty, value, change);
-                for fields in schemas_in(shape, field, value) {
-                    normalize_struct(shape, fields, change);
+            _ if is_empty(field, value) => match self.empties {
+                Empties::Kept => false,
+                Empties::Encoded | Empties::Managed => !field.always,
+                Empties::Dropped => true,
+            },
+            _ if field.nullable || field.always => false,
+            Value::String(text) => text.is_empty() && field.ty != Type::IntOrString,
+            Value::Number(number) => number.as_f64() == Some(0.0) && field.ty != Type::IntOrString,
+            Value::Bool(set) => !set,
+            Value::Null => true,
+            Value::Array(_) | Value::Object(_) => false,
+        }
+    }
+
+    fn value(&self, ty: &Type, value: &mut Value) {
+        match (ty, &mut *value) {
+            (Type::Struct(_), Value::Object(fields)) => {
+                if let Some(shape) = ty.as_struct() {
+                    self.fields(shape, fields);
                 }
             }
-        }
-        is_normal &= at >= next && !is_omitted(field, value) && !shape.any_always(next, at);
-        next = at + 1;
-    }
-    if !is_normal || shape.any_always(next, shape.fields().len()) {
-        rebuild(shape, fields);
-    }
-}
-
-/// Sorts normalized fields, and drops and adds the fields that an encoder would.
-fn rebuild(shape: &Struct, fields: &mut Map<String, Value>) {
-    let mut known = Vec::with_capacity(fields.len());
-    let mut unknown = Map::new();
-    let mut next = 0;
-    for (name, value) in std::mem::take(fields) {
-        match shape.position(&name, next) {
-            Some(at) => {
-                next = at + 1;
-                known.push((at, name, value));
+            (Type::List(item), Value::Array(items)) => {
+                items.iter_mut().for_each(|value| self.item(item, value));
             }
-            None => drop(unknown.insert(name, value)),
+            (Type::Map(item), Value::Object(entries)) => {
+                entries.sort_keys();
+                entries
+                    .values_mut()
+                    .for_each(|value| self.item(item, value));
+            }
+            (Type::Quantity, Value::String(text)) if !Quantity::is_plain(text) => {
+                if let Some(quantity) = Quantity::stored(text) {
+                    *text = quantity;
+                }
+            }
+            (Type::Quantity, Value::Number(number)) => {
+                if let Some(quantity) = Quantity::stored(&number.to_string()) {
+                    *value = Value::String(quantity);
+                }
+            }
+            (Type::Time, Value::String(text)) => {
+                rewrite_time(text, "%Y-%m-%dT%H:%M:%SZ", "2006-01-02T15:04:05Z");
+            }
+            (Type::MicroTime, Value::String(text)) => rewrite_time(
+                text,
+                "%Y-%m-%dT%H:%M:%S.%6fZ",
+                "2006-01-02T15:04:05.000000Z",
+            ),
+            _ => {}
         }
     }
-    known.sort_unstable_by_key(|(at, ..)| *at);
-    *fields = Map::with_capacity(known.len() + unknown.len());
-    let mut next = 0;
-    for (at, name, value) in known {
-        let is_kept = !value.is_null() && !is_omitted(&shape.fields()[at], &value);
-        add_zeros(shape, next..at + usize::from(!is_kept), fields);
-        if is_kept {
-            fields.insert(name, value);
+
+    /// Normalizes an element of a list or map. A null there becomes the zero value.
+    fn item(&self, ty: &Type, value: &mut Value) {
+        if value.is_null() {
+            *value = ty.zero();
         }
-        next = at + 1;
+        self.value(ty, value);
     }
-    add_zeros(shape, next..shape.fields().len(), fields);
-    fields.append(&mut unknown);
 }
 
 /// Adds the fields at these positions that the encoder always writes.
@@ -225,70 +228,13 @@ fn add_zeros(shape: &Struct, positions: Range<usize>, fields: &mut Map<String, V
     }
 }
 
-/// Whether the encoder omits the field. A decoder reads the omitted field as the same value.
-fn is_omitted(field: &Field, value: &Value) -> bool {
+/// Whether the value of the field is a list or map without entries.
+pub(super) fn is_empty(field: &Field, value: &Value) -> bool {
     match value {
-        // Storage does not distinguish an empty list from a missing one.
         Value::Array(items) => items.is_empty() && field.ty != Type::Any,
         Value::Object(entries) => entries.is_empty() && matches!(field.ty, Type::Map(_)),
-        _ if field.nullable || field.always => false,
-        Value::String(text) => text.is_empty() && field.ty != Type::IntOrString,
-        Value::Number(number) => number.as_f64() == Some(0.0) && field.ty != Type::IntOrString,
-        Value::Bool(set) => !set,
-        Value::Null => true,
+        _ => false,
     }
-}
-
-fn normalize_value<C>(ty: &Type, value: &mut Value, change: &C)
-where
-    C: Fn(&Struct, &mut Map<String, Value>),
-{
-    match (ty, &mut *value) {
-        (Type::Struct(_), Value::Object(fields)) => {
-            if let Some(shape) = ty.as_struct() {
-                normalize_struct(shape, fields, change);
-            }
-        }
-        (Type::List(item), Value::Array(items)) => items
-            .iter_mut()
-            .for_each(|value| normalize_item(item, value, change)),
-        (Type::Map(item), Value::Object(entries)) => {
-            entries.sort_keys();
-            entries
-                .values_mut()
-                .for_each(|value| normalize_item(item, value, change));
-        }
-        (Type::Quantity, Value::String(text)) if !Quantity::is_plain(text) => {
-            if let Some(quantity) = Quantity::stored(text) {
-                *text = quantity;
-            }
-        }
-        (Type::Quantity, Value::Number(number)) => {
-            if let Some(quantity) = Quantity::stored(&number.to_string()) {
-                *value = Value::String(quantity);
-            }
-        }
-        (Type::Time, Value::String(text)) => {
-            rewrite_time(text, "%Y-%m-%dT%H:%M:%SZ", "2006-01-02T15:04:05Z")
-        }
-        (Type::MicroTime, Value::String(text)) => rewrite_time(
-            text,
-            "%Y-%m-%dT%H:%M:%S.%6fZ",
-            "2006-01-02T15:04:05.000000Z",
-        ),
-        _ => {}
-    }
-}
-
-/// Normalizes an element of a list or map. A null there becomes the zero value.
-fn normalize_item<C>(ty: &Type, value: &mut Value, change: &C)
-where
-    C: Fn(&Struct, &mut Map<String, Value>),
-{
-    if value.is_null() {
-        *value = ty.zero();
-    }
-    normalize_value(ty, value, change);
 }
 
 /// Brings a time into `format`, whose texts have the form of `example`.
@@ -387,7 +333,7 @@ mod tests {
             ("2024-01-01T02:00:00+", "2024-01-01T02:00:00+"),
         ] {
             let mut time = Value::from(given);
-            normalize_value(&Type::Time, &mut time, &|_, _| {});
+            Normal::without_change(Empties::Kept).value(&Type::Time, &mut time);
             assert_eq!(time, stored);
         }
     }
@@ -417,27 +363,5 @@ mod tests {
                 "dependencies": {"a": ["b"], "c": text},
             })
         );
-    }
-
-    #[test]
-    fn unknown_fields_are_dropped_and_reported() {
-        let mut object = json!({"dat": {}, "metadata": {"bogus": 1, "labels": {"any": "x"}},
-            "spec": {"template": {"spec": {"containers": [{"imagee": "x"}]}}}});
-        assert_eq!(
-            prune_unknown("Deployment", &mut object),
-            [
-                "dat",
-                "metadata.bogus",
-                "spec.template.spec.containers[0].imagee"
-            ]
-        );
-        assert_eq!(
-            object,
-            json!({"metadata": {"labels": {"any": "x"}},
-            "spec": {"template": {"spec": {"containers": [{}]}}}})
-        );
-        let mut custom = json!({"spec": {"free": 1}});
-        assert!(prune_unknown("Widget", &mut custom).is_empty());
-        assert_eq!(custom, json!({"spec": {"free": 1}}));
     }
 }

@@ -1,6 +1,8 @@
 //! Types that are unions in JSON, and messages in protobuf.
 
-use super::{Field, Struct};
+use serde_json::{Map, Value};
+
+use super::{Field, Struct, Type};
 
 /// Name of the type of schemas.
 pub(super) const SCHEMA: &str = "apiextensions.JSONSchemaProps";
@@ -30,5 +32,32 @@ impl Union {
             "dependencies" => Some(Self::Texts),
             _ => None,
         }
+    }
+}
+
+/// The schemas in `value`, if `field` of `shape` is a union of schemas and other values. They have
+/// the type `shape` again.
+pub(super) fn schemas_in<'a>(
+    shape: &Struct,
+    field: &Field,
+    value: &'a mut Value,
+) -> Vec<&'a mut Map<String, Value>> {
+    if Union::of(shape, field).is_none() {
+        return Vec::new();
+    }
+    let is_map = matches!(field.ty, Type::Map(_));
+    match value {
+        Value::Object(fields) => {
+            if is_map {
+                fields
+                    .values_mut()
+                    .filter_map(Value::as_object_mut)
+                    .collect()
+            } else {
+                vec![fields]
+            }
+        }
+        Value::Array(items) => items.iter_mut().filter_map(Value::as_object_mut).collect(),
+        _ => Vec::new(),
     }
 }

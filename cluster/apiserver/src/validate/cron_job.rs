@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use steersman_helpers::cron::{Schedule, zone};
 
 use super::errors::{Errors, at, text};
-use super::job;
+use super::{job, selector};
 
 /// Most characters of a name. The controller appends 11 to the names of Jobs.
 const MAX_NAME: usize = 52;
@@ -105,7 +105,7 @@ fn template(object: &Value, errors: &mut Errors) {
     if !selector.is_null() {
         errors.invalid(
             format!("{SPEC}.selector"),
-            selector.clone(),
+            selector::shown(selector),
             "`selector` will be auto-generated",
         );
     }

@@ -24,7 +24,7 @@ pub(super) fn check(object: &Value, errors: &mut Errors) {
     if !wanted.is_null() && selector::is_empty(wanted) {
         errors.invalid(
             SELECTOR,
-            wanted.clone(),
+            selector::shown(wanted),
             "empty selector is invalid for daemonset",
         );
     }

@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::errors::{Errors, at, list, text};
 use super::{formats, meta};
+use crate::schema::empties;
 
 /// Whether the selector has no requirements.
 pub(super) fn is_empty(selector: &Value) -> bool {
@@ -11,6 +12,11 @@ pub(super) fn is_empty(selector: &Value) -> bool {
         .as_object()
         .is_none_or(|labels| labels.is_empty())
         && list(selector, "matchExpressions").is_empty()
+}
+
+/// A selector as errors show it, which is its JSON.
+pub(super) fn shown(selector: &Value) -> Value {
+    empties::encoded_as("meta.LabelSelector", selector)
 }
 
 /// Checks a LabelSelector. Returns whether it is valid.

@@ -124,7 +124,7 @@ fn selector_and_template(object: &Value, old: Option<&Value>, errors: &mut Error
         if selector::is_empty(wanted) {
             errors.invalid(
                 SELECTOR,
-                wanted.clone(),
+                selector::shown(wanted),
                 "empty selector is invalid for statefulset",
             );
         }

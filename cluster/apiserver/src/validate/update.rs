@@ -144,14 +144,14 @@ fn changes(kind: &str, new: &Value, old: &Value, errors: &mut Errors) {
         "CSIDriver" => storage::csi_driver_update(new, old, errors),
         "CSINode" => storage::csi_node_update(new, old, errors),
         "CSIStorageCapacity" => {
-            errors.immutable(new, old, "nodeTopology");
+            errors.immutable_struct("meta.LabelSelector", new, old, "nodeTopology");
             errors.immutable(new, old, "storageClassName");
         }
         "ClusterRoleBinding" | "RoleBinding" => rbac::role_unchanged(new, old, errors),
         "ConfigMap" => config::immutable_data(new, old, errors),
         "ControllerRevision" => errors.immutable(new, old, "data"),
         "DaemonSet" | "Deployment" | "ReplicaSet" => {
-            errors.immutable(new, old, "spec.selector");
+            errors.immutable_struct("meta.LabelSelector", new, old, "spec.selector");
         }
         "EndpointSlice" => errors.immutable(new, old, "addressType"),
         "IPAddress" => {

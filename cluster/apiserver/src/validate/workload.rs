@@ -69,13 +69,13 @@ fn selector_and_template(object: &Value, noun: &str, owner: &str, errors: &mut E
         if selector::is_empty(selector) {
             errors.invalid(
                 FIELD,
-                selector.clone(),
+                selector::shown(selector),
                 format!("empty selector is invalid for {noun}"),
             );
         }
     }
     if !usable {
-        errors.invalid(FIELD, selector.clone(), "invalid label selector");
+        errors.invalid(FIELD, selector::shown(selector), "invalid label selector");
         return;
     }
     if selector.is_null() || !selector::is_empty(selector) {

@@ -73,7 +73,10 @@ impl Constant {
         let applies = self
             .condition
             .is_none_or(|(other, text)| fields.get(other).and_then(Value::as_str) == Some(text));
-        if applies && is_unset(fields, self.field) {
+        // Go's defaults of lists replace empty lists, too.
+        let is_empty = |value: &Value| value.as_array().is_some_and(Vec::is_empty);
+        if applies && (is_unset(fields, self.field) || fields.get(self.field).is_some_and(is_empty))
+        {
             fields.insert(self.field.to_owned(), self.value.clone());
         }
     }

@@ -24,6 +24,8 @@ pub(crate) static AUTOSCALERS: Conversion = Conversion {
 };
 
 const KIND: &str = "HorizontalPodAutoscaler";
+/// The target in percent of an autoscaler without metrics.
+const DEFAULT_UTILIZATION: u32 = 80;
 const METRICS: &str = "autoscaling.alpha.kubernetes.io/metrics";
 const CURRENT_METRICS: &str = "autoscaling.alpha.kubernetes.io/current-metrics";
 const BEHAVIOR: &str = "autoscaling.alpha.kubernetes.io/behavior";
@@ -62,6 +64,10 @@ fn to_v2(mut object: Value) -> Value {
         _ => None,
     };
 
+    // Go's type has a spec in any case, and so the default metric.
+    if !object["spec"].is_object() {
+        object["spec"] = json!({});
+    }
     if let Some(spec) = object["spec"].as_object_mut() {
         let utilization = spec
             .remove("targetCPUUtilizationPercentage")
@@ -77,9 +83,13 @@ fn to_v2(mut object: Value) -> Value {
                 json!({"type": "Utilization", "averageUtilization": percent}),
             )
         }));
+        if metrics.is_empty() {
+            let target = json!({"type": "Utilization", "averageUtilization": DEFAULT_UTILIZATION});
+            metrics.push(cpu("target", target));
+        }
         put(spec, "metrics", metrics);
-        if let Some(behavior) = annotation(BEHAVIOR)
-            .filter(|behavior| behavior.as_object().is_some_and(|map| !map.is_empty()))
+        if let Some(behavior) =
+            annotation(BEHAVIOR).filter(|behavior| behavior.as_object().is_some_and(is_any_set))
         {
             spec.insert(
                 "behavior".to_owned(),
@@ -104,7 +114,7 @@ fn to_v2(mut object: Value) -> Value {
         put(status, "currentMetrics", current);
         put(status, "conditions", list(CONDITIONS).unwrap_or_default());
     }
-    typed_form::normalize(KIND, &mut object);
+    typed_form::normalize_sent(KIND, &mut object);
     object
 }
 
@@ -161,7 +171,7 @@ fn from_v2(mut object: Value) -> Value {
     for (name, text) in annotations {
         object["metadata"]["annotations"][name] = Value::from(text);
     }
-    typed_form::normalize(KIND, &mut object);
+    typed_form::normalize_sent(KIND, &mut object);
     object
 }
 
@@ -179,6 +189,11 @@ fn take_annotations(object: &mut Value) -> Map<String, Value> {
             taken.insert(name.to_owned(), text);
         }
     }
+    if annotations.is_empty() {
+        object["metadata"]
+            .as_object_mut()
+            .map(|metadata| metadata.remove("annotations"));
+    }
     taken
 }
 
@@ -193,6 +208,10 @@ fn put(fields: &mut Map<String, Value>, name: &str, list: Vec<Value>) {
     if !list.is_empty() {
         fields.insert(name.to_owned(), Value::from(list));
     }
+}
+
+fn is_any_set(fields: &Map<String, Value>) -> bool {
+    fields.values().any(|value| !value.is_null())
 }
 
 /// The CPU metric, the only one with a field in v1.
@@ -450,7 +469,7 @@ mod tests {
                 .unwrap()
                 .extend(more.as_object().unwrap().clone());
         }
-        typed_form::normalize(KIND, &mut object);
+        typed_form::normalize_sent(KIND, &mut object);
         object
     }
 
@@ -538,6 +557,9 @@ mod tests {
             json!({}),
             json!({}),
         );
-        assert_eq!(to_v2(v1), autoscaler("v2", json!({}), json!({}), json!({})));
+        // An autoscaler without metrics gets the default one.
+        let target = json!({"type": "Utilization", "averageUtilization": 80});
+        let spec = json!({"metrics": [cpu("target", target)]});
+        assert_eq!(to_v2(v1), autoscaler("v2", json!({}), spec, json!({})));
     }
 }

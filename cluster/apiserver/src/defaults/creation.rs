@@ -5,8 +5,6 @@
 
 use serde_json::{Map, Value, json};
 
-use steersman_objects::template::defaults::is_unset;
-
 use super::{TEMPLATE_GENERATION, apply, gates, qos_class};
 use crate::schema::typed_form;
 
@@ -56,10 +54,6 @@ pub fn on_update(kind: &str, object: &mut Value, old: &Value) {
         }
         "Pod" => tolerate_node_loss(object),
         "ServiceAccount" => keep_names_of_secrets(object),
-        "Service" => {
-            linked_cluster_ips(object, old);
-            ip_families(object);
-        }
         _ => {}
     }
 }
@@ -110,10 +104,7 @@ pub fn on_create(kind: &str, object: &mut Value, defaulted: impl FnOnce(&mut Val
         }
         "Pod" => pod(object),
         "ServiceAccount" => keep_names_of_secrets(object),
-        "Service" => {
-            cluster_ips(object);
-            ip_families(object);
-        }
+        "Service" => cluster_ips(object),
         _ => return,
     }
     // The additions have no defaults of their own, and changes by webhooks got theirs already.
@@ -337,56 +328,13 @@ fn set_template_generation(daemon_set: &mut Value, count: i64) {
         .insert(TEMPLATE_GENERATION.to_owned(), json!(count.to_string()));
 }
 
-/// `clusterIP` is always the first entry of `clusterIPs`.
+/// `clusterIPs` follows a client that knows only `clusterIP`.
 fn cluster_ips(service: &mut Value) {
     let spec = object_at(service, &["spec"]);
-    if let Some(ip) = spec.get("clusterIP").cloned() {
-        spec.entry("clusterIPs").or_insert_with(|| json!([ip]));
-    }
-}
-
-/// `clusterIPs` follows a client that knows only `clusterIP`. Upstream: `normalizeClusterIPs`.
-fn linked_cluster_ips(service: &mut Value, old: &Value) {
-    let address = |service: &Value| service["spec"]["clusterIP"].as_str().map(str::to_owned);
-    let new = address(service);
-    let before = address(old);
-    let known = old["spec"]["clusterIPs"].clone();
-    let spec = object_at(service, &["spec"]);
-    if new == before {
-        if is_unset(spec, "clusterIPs") && !known.is_null() {
-            spec.insert("clusterIPs".to_owned(), known);
-        }
-        return;
-    }
-    if spec.get("clusterIPs").unwrap_or(&Value::Null) != &known {
-        return;
-    }
-    match new.filter(|address| !address.is_empty()) {
-        Some(address) => drop(spec.insert("clusterIPs".to_owned(), json!([address]))),
-        None => drop(spec.remove("clusterIPs")),
-    }
-}
-
-/// One IP family. A headless Service without selector accepts both, because its endpoints can have
-/// any. Upstream allocates families together with addresses, so they have no field manager.
-fn ip_families(service: &mut Value) {
-    let spec = object_at(service, &["spec"]);
-    if spec.get("type").and_then(Value::as_str) == Some("ExternalName") {
-        return;
-    }
-    let headless = spec.get("clusterIP").and_then(Value::as_str) == Some("None");
-    let selects = spec
-        .get("selector")
-        .and_then(Value::as_object)
-        .is_some_and(|selector| !selector.is_empty());
-    let (families, policy) = if headless && !selects {
-        (json!(["IPv4", "IPv6"]), "RequireDualStack")
-    } else {
-        (json!(["IPv4"]), "SingleStack")
-    };
-    for (field, value) in [("ipFamilyPolicy", json!(policy)), ("ipFamilies", families)] {
-        if spec.get(field).is_none_or(Value::is_null) {
-            spec.insert(field.to_owned(), value);
-        }
+    let listed = spec.get("clusterIPs").and_then(Value::as_array);
+    if listed.is_none_or(Vec::is_empty)
+        && let Some(ip) = spec.get("clusterIP").cloned()
+    {
+        spec.insert("clusterIPs".to_owned(), json!([ip]));
     }
 }

@@ -246,7 +246,7 @@ fn a_replication_controller_takes_labels_and_selector_from_its_template() {
 }
 
 #[test]
-fn services_get_families_and_target_ports() {
+fn services_get_target_ports_and_linked_addresses() {
     let plain = created(
         "Service",
         json!({"spec": {"selector": {"a": "b"}, "ports": [{"port": 80}]}}),
@@ -255,15 +255,7 @@ fn services_get_families_and_target_ports() {
         plain["spec"]["ports"],
         json!([{"port": 80, "protocol": "TCP", "targetPort": 80}])
     );
-    assert_eq!(
-        (
-            &plain["spec"]["ipFamilies"],
-            &plain["spec"]["ipFamilyPolicy"]
-        ),
-        (&json!(["IPv4"]), &json!("SingleStack"))
-    );
     let headless = created("Service", json!({"spec": {"clusterIP": "None"}}));
-    assert_eq!(headless["spec"]["ipFamilies"], json!(["IPv4", "IPv6"]));
     assert_eq!(headless["spec"]["clusterIPs"], json!(["None"]));
     let external = created(
         "Service",

@@ -61,6 +61,7 @@ mod read;
 mod resource_metrics;
 mod reviews;
 mod scale;
+mod service_families;
 mod services;
 mod subresources;
 mod system;

@@ -11,7 +11,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use serde_json::{Map, Value, json};
 
 use super::address::{ADDRESS_RANGE, Full, Holdings, PORTS, Reservation, Unavailable};
-use super::{Server, metadata};
+use super::{Server, metadata, service_families};
 use crate::fielderror::{FieldError, Problem};
 use crate::kinds::Resource;
 use crate::status::{Qualified, Status};
@@ -30,6 +30,18 @@ impl Server {
             keep(object, old);
         }
         let name = metadata::text(object, "name").to_owned();
+        let invalid = |errors: &[FieldError]| {
+            let kind = Qualified {
+                group: "",
+                name: "Service",
+            };
+            Status::invalid(kind, &name, errors)
+        };
+        service_families::link_addresses(object, old);
+        let errors = service_families::complete(object, old);
+        if !errors.is_empty() {
+            return Err(invalid(&errors));
+        }
         let reserved = reserve(self.addresses.reserve(dry_run), object, old);
         if let Some(old) = old {
             drop_fields_of_other_types(object, old);
@@ -40,14 +52,7 @@ impl Server {
                     field,
                     problem: Problem::Invalid(value, why),
                 };
-                Status::invalid(
-                    Qualified {
-                        group: "",
-                        name: "Service",
-                    },
-                    &name,
-                    &[error],
-                )
+                invalid(&[error])
             }
             Refusal::Full(why) => Status::internal(why),
         })
@@ -125,6 +130,13 @@ fn has_node_ports(spec: &Value) -> bool {
     matches!(kind_of(spec), "NodePort" | "LoadBalancer")
 }
 
+/// Whether clients outside of the cluster reach the Service.
+fn is_reachable(spec: &Value) -> bool {
+    let addresses = spec["externalIPs"].as_array();
+    has_node_ports(spec)
+        || kind_of(spec) == "ClusterIP" && addresses.is_some_and(|addresses| !addresses.is_empty())
+}
+
 fn has_health_port(spec: &Value) -> bool {
     kind_of(spec) == "LoadBalancer" && spec["externalTrafficPolicy"] == "Local"
 }
@@ -149,14 +161,13 @@ fn keep(service: &mut Value, old: &Value) {
         return;
     };
     let mut missing: Vec<&str> = Vec::new();
-    if address
-        && spec
-            .get("clusterIP")
-            .and_then(Value::as_str)
-            .unwrap_or_default()
-            .is_empty()
-    {
-        missing.extend(["clusterIP", "clusterIPs"]);
+    if address {
+        let is_unlisted = spec.get("clusterIPs").and_then(Value::as_array);
+        let is_unlisted = is_unlisted.is_none_or(Vec::is_empty);
+        let is_unset = spec.get("clusterIP").and_then(Value::as_str);
+        let is_unset = is_unset.is_none_or(str::is_empty);
+        missing.extend(is_unset.then_some("clusterIP"));
+        missing.extend(is_unlisted.then_some("clusterIPs"));
     }
     if health
         && spec
@@ -223,7 +234,7 @@ fn drop_fields_of_other_types(service: &mut Value, old: &Value) {
                 .filter(|field| same(field)),
         );
     }
-    if lost(has_node_ports) && same("externalTrafficPolicy") {
+    if lost(is_reachable) && same("externalTrafficPolicy") {
         removed.push("externalTrafficPolicy");
     }
     let no_port_is_new = node_ports(new).all(|port| node_ports(old).any(|known| known == port));
@@ -323,7 +334,10 @@ fn reserve_address(
             given
         }
     };
-    spec.entry("clusterIPs").or_insert_with(|| json!([address]));
+    let listed = spec.get("clusterIPs").and_then(Value::as_array);
+    if listed.is_none_or(Vec::is_empty) {
+        spec.insert("clusterIPs".to_owned(), json!([address]));
+    }
     spec.insert("clusterIP".to_owned(), Value::from(address));
     Ok(())
 }

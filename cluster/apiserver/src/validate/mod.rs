@@ -52,6 +52,7 @@ mod workload;
 
 pub(crate) use certificates::subject as certificate_subject;
 pub(crate) use events::{strict as strict_event, strict_update as strict_event_update};
+pub(crate) use service::addresses as service_addresses;
 pub use update::update;
 
 /// Kinds whose own validation leaves the metadata to the checks of all kinds.

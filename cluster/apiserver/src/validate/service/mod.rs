@@ -12,6 +12,7 @@ use super::pod::{self, PROTOCOLS};
 use super::{formats, meta};
 use crate::apimachinery::addresses;
 use crate::apimachinery::path::Path;
+use crate::fielderror::FieldError;
 use crate::schema::internal;
 
 mod addressing;
@@ -22,6 +23,13 @@ const TOPOLOGY_MODE: &str = "service.kubernetes.io/topology-mode";
 const SOURCE_RANGES: &str = "service.beta.kubernetes.io/load-balancer-source-ranges";
 const ONLY_LOAD_BALANCER: &str = "may only be used when `type` is 'LoadBalancer'";
 const MAX_AFFINITY_SECONDS: i64 = 86_400;
+
+/// Errors of the addresses and families of a Service.
+pub(crate) fn addresses(service: &Value, old: Option<&Value>) -> Vec<FieldError> {
+    let mut errors = Errors::default();
+    addressing::check(&service["spec"], old, &mut errors);
+    errors.into_list()
+}
 
 /// Checks a Service. An update passes the old one, whose sloppy addresses may stay.
 pub(super) fn check(service: &Value, old: Option<&Value>, errors: &mut Errors) {

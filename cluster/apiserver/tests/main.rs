@@ -26,3 +26,4 @@ mod refusals;
 mod replay;
 mod support;
 mod users;
+mod writes;

@@ -2,7 +2,7 @@
 //!
 //! Upstream: `pkg/apiserver/schema/pruning` and `.../defaulting` of apiextensions-apiserver.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::schema::Schema;
 use crate::schema::typed_form;
@@ -75,6 +75,9 @@ fn prune_fields(
         };
         if is_resource && META_FIELDS.contains(&name.as_str()) {
             if name == "metadata" && !path.is_empty() {
+                if value.is_null() {
+                    *value = Value::Object(Map::new());
+                }
                 unknown.extend(typed_form::prune_metadata(value, &here));
                 typed_form::normalize_metadata(value);
             }

@@ -17,12 +17,33 @@ pub(super) fn check(
     old: Option<&Value>,
     path: &str,
 ) -> Vec<FieldError> {
+    check_named(schema, value, old, path, "")
+}
+
+/// The same for a part of an object at `path`. Texts name fields below it, as upstream's do.
+pub(super) fn check_part(
+    schema: &Schema,
+    value: &Value,
+    old: Option<&Value>,
+    path: &str,
+) -> Vec<FieldError> {
+    check_named(schema, value, old, path, path)
+}
+
+fn check_named(
+    schema: &Schema,
+    value: &Value,
+    old: Option<&Value>,
+    path: &str,
+    unnamed: &str,
+) -> Vec<FieldError> {
     let mut errors = Vec::new();
     // Errors of combined schemas (`anyOf` and others) name the path at which validation began.
     // Upstream prints `<nil>` for the root.
     let start = if path.is_empty() { "<nil>" } else { path };
     Check {
         start,
+        unnamed,
         errors: &mut errors,
     }
     .value(schema, value, old, path);
@@ -32,6 +53,8 @@ pub(super) fn check(
 /// Collects the errors of one validation.
 struct Check<'a> {
     start: &'a str,
+    /// The start of paths that texts leave out.
+    unnamed: &'a str,
     errors: &'a mut Vec<FieldError>,
 }
 
@@ -43,10 +66,19 @@ impl Check<'_> {
         });
     }
 
+    /// A path as texts show it.
+    fn named<'p>(&self, path: &'p str) -> &'p str {
+        let named = path.strip_prefix(self.unnamed).unwrap_or(path);
+        named.strip_prefix('.').unwrap_or(named)
+    }
+
     fn invalid(&mut self, path: &str, value: &Value, why: &str) {
         self.add(
             path,
-            Problem::Invalid(value.clone(), format!("{path} in body should {why}")),
+            Problem::Invalid(
+                value.clone(),
+                format!("{} in body should {why}", self.named(path)),
+            ),
         );
     }
 
@@ -97,7 +129,8 @@ impl Check<'_> {
                 .any(|kind| kind == found || (kind == "number" && found == "integer"))
             || (value.is_null() && schema.nullable);
         if !fits {
-            let why = format!("{path} in body must be of type {expected}: \"{found}\"");
+            let named = self.named(path);
+            let why = format!("{named} in body must be of type {expected}: \"{found}\"");
             self.add(path, Problem::TypeInvalid(Value::from(found), why));
         }
     }
@@ -114,7 +147,8 @@ impl Check<'_> {
             self.invalid(path, value, &format!("match '{}'", schema.pattern));
         }
         if !string_formats::fits(&schema.format, text) {
-            let why = format!("{path} in body must be of type {}: {value}", schema.format);
+            let named = self.named(path);
+            let why = format!("{named} in body must be of type {}: {value}", schema.format);
             self.add(path, Problem::TypeInvalid(value.clone(), why));
         }
     }
@@ -210,7 +244,8 @@ impl Check<'_> {
                     &below(name),
                 ),
                 None if forbidden => {
-                    let why = format!("{} in body is a forbidden property", below(name));
+                    let below = below(name);
+                    let why = format!("{} in body is a forbidden property", self.named(&below));
                     self.add(path, Problem::Invalid(Value::from(""), why));
                 }
                 None => {}
@@ -228,10 +263,12 @@ impl Check<'_> {
     /// Checks `anyOf`, `oneOf`, `allOf` and `not`.
     fn alternatives(&mut self, schema: &Schema, value: &Value, path: &str) {
         let start = self.start;
+        let unnamed = self.unnamed;
         let errors_of = |schema: &Schema| {
             let mut errors = Vec::new();
             Check {
                 start,
+                unnamed,
                 errors: &mut errors,
             }
             .value(schema, value, None, path);

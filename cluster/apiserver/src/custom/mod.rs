@@ -234,7 +234,10 @@ impl Custom {
             if let (Some(schema), Some(status)) =
                 (self.schema.property("status"), new.get("status"))
             {
-                errors.extend(fit::check(schema, status, old.get("status"), "status"));
+                // A null in place of a missing status is no change.
+                let before = old.get("status").or(Some(&Value::Null));
+                let before = before.filter(|before| !before.is_null() || status.is_null());
+                errors.extend(fit::check_part(schema, status, before, "status"));
                 errors.extend(fit::duplicates(schema, status, "status"));
             }
             errors.extend(self.scale.iter().flat_map(|scale| scale.status_errors(new)));

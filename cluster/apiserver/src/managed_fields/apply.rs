@@ -32,9 +32,8 @@ const MAX_ANNOTATIONS: usize = 256 * 1024;
 /// A configuration to apply.
 pub(crate) struct Applied<'a> {
     pub(crate) versions: Versions<'a>,
-    /// The configuration as the client sent it.
-    pub(crate) given: &'a Value,
-    /// The configuration without the fields that the endpoint ignores.
+    /// The configuration as the client sent it. The endpoint restores the fields that it cannot change
+    /// later.
     pub(crate) config: &'a Value,
     /// The fields that [`super::declared`] found, limited to those that the endpoint can change.
     pub(crate) set: FieldSet,
@@ -166,6 +165,21 @@ pub(crate) fn apply(
     Ok((object, managed))
 }
 
+/// The error about an object whose fields cannot have managers.
+fn unmanageable(live: &Value, why: &str) -> Status {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let metadata = &live["metadata"];
+    let namespace = text(&metadata["namespace"]);
+    let name = text(&metadata["name"]);
+    let api_version = text(&live["apiVersion"]);
+    let kind = text(&live["kind"]);
+    let core = if api_version.contains('/') { "" } else { "/" };
+    Status::unclassified(format!(
+        "failed to create manager for existing fields: failed to convert new object \
+         ({namespace}/{name}; {core}{api_version}, Kind={kind}) to smd typed: {why}"
+    ))
+}
+
 /// Fields without any manager get one, so that the next apply finds conflicts with them.
 fn take_earlier_fields(
     live: &Value,
@@ -203,41 +217,34 @@ fn take_earlier_fields(
         return Ok(());
     }
     let mut write = Write::new(applied.versions, &zero, live);
-    managed.update(&mut write, author, time)
+    let updated = managed.update(&mut write, author, time);
+    updated.map_err(|status| match check(resource.shape(live), live) {
+        Err(why) => unmanageable(live, &why),
+        Ok(()) => status,
+    })
 }
 
 /// Removes the fields that the author of `last` gave up and that have no other owner. `entries` are
 /// those of all managers after the apply.
 ///
 /// Upstream removes all fields of the last configuration, and adds back those with another manager, and
-/// those that the last configuration lacked.
+/// those that the last configuration lacked. The result has gone through the version of the last
+/// configuration, and lacks what that version cannot express.
 fn pruned(
     versions: Versions<'_>,
     object: Value,
     entries: &[&Entry],
     last: &Entry,
 ) -> Result<Value, Status> {
-    let version = &last.author.api_version;
-    // Upstream's pruning has no effect if all fields still have a manager in the same version.
-    let given_up = versions.seen(&object, version, |resource, object| {
-        let shape = resource.shape(object);
-        let mut given_up = with_parents(shape, &last.set);
-        for entry in entries
-            .iter()
-            .filter(|entry| entry.author.api_version == *version)
-        {
-            given_up.subtract(&with_parents(shape, &entry.set));
-        }
-        given_up
-    })?;
-    if given_up.is_none_or(|set| set.is_empty()) {
+    let version = &*last.author.api_version;
+    if versions.is_own(version) && nothing_given_up(versions, &object, entries, last) {
         return Ok(object);
     }
     let mut others: Vec<&str> = entries
         .iter()
         .map(|entry| &*entry.author.api_version)
         .collect();
-    others.retain(|other| other != version);
+    others.retain(|other| *other != version);
     others.sort_unstable();
     others.dedup();
     let owned = |version: &str| {
@@ -250,18 +257,21 @@ fn pruned(
         }
         owned
     };
-    let left = versions.seen(&object, version, |resource, object| {
-        let shape = resource.shape(object);
-        let left = without(shape, object.clone(), &with_parents(shape, &last.set));
-        with_owned(shape, object, &left, &owned(version))
+    let Some(merged) = versions.in_version(&object, version)? else {
+        return Ok(object);
+    };
+    let left = versions.seen(&merged, version, |resource, merged| {
+        let shape = resource.shape(merged);
+        let left = without(shape, merged.clone(), &with_parents(shape, &last.set));
+        with_owned(shape, merged, &left, &owned(version))
     })?;
     let Some(mut left) = left else {
         return Ok(object);
     };
     for other in others {
         // Owners in other versions see the object in theirs.
-        let seen = versions.seen(&object, other, |resource, merged| {
-            let left = versions.seen(&left, other, |_, left| left.clone())?;
+        let seen = versions.seen(&merged, other, |resource, merged| {
+            let left = versions.in_version(&left, other)?;
             let shape = resource.shape(merged);
             Ok::<_, Status>(left.map(|left| with_owned(shape, merged, &left, &owned(other))))
         })?;
@@ -269,17 +279,35 @@ fn pruned(
             left = seen;
         }
     }
-    let shape = versions.resource.shape(&object);
-    let back = versions.seen(&left, &versions.resource.api_version(), |_, left| {
-        left.clone()
+    let back = versions.in_version(&left, version)?.unwrap_or_default();
+    let kept = versions.seen(&merged, version, |resource, merged| {
+        let shape = resource.shape(merged);
+        let mut gone = with_parents(shape, &fields(shape, merged));
+        gone.subtract(&with_parents(shape, &fields(shape, &back)));
+        let gone = gone.intersection(&with_parents(shape, &last.set));
+        without(shape, merged.clone(), &gone)
     })?;
-    let mut gone = with_parents(shape, &fields(shape, &object));
-    gone.subtract(&with_parents(
-        shape,
-        &fields(shape, &back.unwrap_or_default()),
-    ));
-    let gone = gone.intersection(&with_parents(shape, &last.set));
-    Ok(without(shape, object, &gone))
+    let own = versions.resource.api_version();
+    let kept = versions.in_version(&kept.unwrap_or(merged), &own)?;
+    Ok(kept.unwrap_or(object))
+}
+
+/// Whether all fields of the last configuration still have a manager in its version.
+fn nothing_given_up(
+    versions: Versions<'_>,
+    object: &Value,
+    entries: &[&Entry],
+    last: &Entry,
+) -> bool {
+    let shape = versions.resource.shape(object);
+    let mut given_up = with_parents(shape, &last.set);
+    for entry in entries
+        .iter()
+        .filter(|entry| versions.is_own(&entry.author.api_version))
+    {
+        given_up.subtract(&with_parents(shape, &entry.set));
+    }
+    given_up.is_empty()
 }
 
 /// `merged` without the fields that neither `left` nor a manager has.
@@ -354,9 +382,14 @@ pub(crate) fn follow_last_applied(object: &mut Value, applied: &Applied<'_>) {
     if !is_set {
         return;
     }
-    let mut config = applied.given.clone();
-    if let Some(Value::Object(annotations)) = config.pointer_mut("/metadata/annotations") {
-        annotations.remove(LAST_APPLIED);
+    let mut config = applied.config.clone();
+    match config.pointer_mut("/metadata/annotations") {
+        Some(Value::Object(annotations)) => drop(annotations.remove(LAST_APPLIED)),
+        Some(Value::Null) => {
+            let metadata = config["metadata"].as_object_mut();
+            drop(metadata.map(|metadata| metadata.remove("annotations")));
+        }
+        _ => {}
     }
     config.sort_all_objects();
     annotations.insert(

@@ -16,6 +16,8 @@ pub(crate) struct Changes {
     pub(crate) touched: FieldSet,
     /// Removed fields.
     pub(crate) removed: FieldSet,
+    /// Whether a changed list has an element without a key, so that its fields cannot have managers.
+    pub(super) is_unnamed: bool,
 }
 
 impl Changes {
@@ -23,11 +25,13 @@ impl Changes {
     fn put(&mut self, element: impl Fn() -> String, below: Changes) {
         self.touched.put(&element, below.touched);
         self.removed.put(&element, below.removed);
+        self.is_unnamed |= below.is_unnamed;
     }
 
     fn union(&mut self, other: Changes) {
         self.touched.union(other.touched);
         self.removed.union(other.removed);
+        self.is_unnamed |= other.is_unnamed;
     }
 
     /// Drops fields, and everything below them.
@@ -155,7 +159,12 @@ impl<'v> Walk<'v> {
         let old = grouped(list, self.old);
         let new = grouped(list, self.new);
         let nothing = Vec::new();
-        let mut changes = Changes::default();
+        let items = self.new.and_then(Value::as_array).map_or(0, Vec::len);
+        let named: usize = new.values().map(Vec::len).sum();
+        let mut changes = Changes {
+            is_unnamed: named < items,
+            ..Changes::default()
+        };
         let names = new
             .keys()
             .chain(old.keys().filter(|name| !new.contains_key(*name)));

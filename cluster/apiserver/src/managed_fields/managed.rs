@@ -144,6 +144,10 @@ impl Managed {
             .changes(&author.api_version)?
             .cloned()
             .unwrap_or_default();
+        if changes.is_unnamed {
+            let why = "an element of an associative list has no key";
+            return Err(Status::unclassified(why));
+        }
         if !changes.touched.is_empty() {
             match self.0.iter_mut().find(|entry| entry.author.is(&author)) {
                 Some(entry) => {

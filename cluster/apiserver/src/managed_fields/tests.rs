@@ -60,7 +60,6 @@ impl Story {
                 part: None,
                 convert: &convert,
             },
-            given: &config,
             config: &config,
             set: declared(self.resource.shape(&config), &config)?,
             part: None,

@@ -34,6 +34,20 @@ impl Versions<'_> {
         self.resource.reset_fields(self.part)
     }
 
+    /// Whether this is the version of the request.
+    pub(super) fn is_own(&self, api_version: &str) -> bool {
+        self.resource.api_version() == api_version
+    }
+
+    /// An object in another version. `None` if the kind does not have the version.
+    pub(super) fn in_version(
+        &self,
+        object: &Value,
+        api_version: &str,
+    ) -> Result<Option<Value>, Status> {
+        self.seen(object, api_version, |_, object| object.clone())
+    }
+
     /// Calls `see` with an object in another version. `None` if the kind does not have the version.
     pub(super) fn seen<T>(
         &self,
@@ -96,12 +110,19 @@ impl<'a> Write<'a> {
     fn compared(&self, api_version: &str) -> Result<Option<Changes>, Status> {
         let versions = self.versions;
         let reset = versions.reset();
-        let changes = versions.seen(self.new, api_version, |resource, new| {
-            let shape = resource.shape(new);
-            versions.seen(self.old, api_version, |_, old| {
-                compare(shape, old, new).without(&reset)
-            })
-        })?;
+        let unconverted = |what: &'static str| {
+            move |status: Status| Status {
+                message: format!("failed to convert {what} object: {}", status.message),
+                ..status
+            }
+        };
+        let changes = versions.seen(self.old, api_version, |resource, old| {
+            let changes = versions.seen(self.new, api_version, |_, new| {
+                compare(resource.shape(new), old, new).without(&reset)
+            });
+            changes.map_err(unconverted("new"))
+        });
+        let changes = changes.map_err(unconverted("old"))?;
         Ok(changes.transpose()?.flatten())
     }
 }

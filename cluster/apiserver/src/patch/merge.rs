@@ -5,7 +5,11 @@ use serde_json::{Map, Value};
 /// Merges objects field by field. `null` deletes a field; any other value replaces it.
 pub fn merge(object: &mut Value, patch: &Value) {
     let Value::Object(changes) = patch else {
+        let replaces_object = object.is_object();
         *object = patch.clone();
+        if !replaces_object {
+            drop_nulls(object);
+        }
         return;
     };
     if !object.is_object() {
@@ -18,6 +22,19 @@ pub fn merge(object: &mut Value, patch: &Value) {
         } else {
             merge(fields.entry(name.clone()).or_insert(Value::Null), change);
         }
+    }
+}
+
+/// Removes the nulls inside of objects. Unlike the RFC, the library of upstream also does that in lists,
+/// unless they replace objects.
+fn drop_nulls(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.retain(|_, value| !value.is_null());
+            fields.values_mut().for_each(drop_nulls);
+        }
+        Value::Array(items) => items.iter_mut().for_each(drop_nulls),
+        _ => {}
     }
 }
 
@@ -78,6 +95,11 @@ mod tests {
                 json!({"a": [{"b": "c"}]}),
                 json!({"a": [1]}),
                 json!({"a": [1]}),
+            ),
+            (
+                json!({"a": [1], "o": {}}),
+                json!({"a": [{"b": null, "c": [{"d": null}]}, null], "o": [{"b": null}]}),
+                json!({"a": [{"c": [{}]}, null], "o": [{"b": null}]}),
             ),
             (
                 json!({"e": null}),

@@ -36,13 +36,11 @@ impl Server {
             author,
             force,
         } = ApplyOptions::of(call)?;
-        let mut config = parse(&resource.api_version(), &resource.kind, &call.body)?;
-        let given = config.clone();
+        let config = parse(&resource.api_version(), &resource.kind, &call.body)?;
         let mut set = managed_fields::declared(resource.shape(&config), &config)
             .map_err(|why| untyped(&config, &why))?;
         let part = target.subresource.map(|part| part.name);
         set.subtract_whole(&resource.reset_fields(part));
-        drop_unwritable(resource, part, &mut config);
         let calls = &call.origin.calls;
         let convert =
             |object: &Value, version: &str| self.in_other_version(resource, object, version, calls);
@@ -52,7 +50,6 @@ impl Server {
                 part,
                 convert: &convert,
             },
-            given: &given,
             config: &config,
             set,
             part: None,
@@ -83,6 +80,9 @@ impl Server {
                     .map(|(object, warnings)| Answer::object(200, object).warn(warnings));
             }
             if target.subresource.is_some() {
+                if resource.create_on_update {
+                    check_name(target, &config)?;
+                }
                 return Err(Status::not_found(resource.named(), &target.name));
             }
             let uid = metadata::text(&config, "uid");
@@ -154,7 +154,6 @@ impl Server {
                 part: Some("scale"),
                 convert: &convert,
             },
-            given: &object,
             config: &object,
             set,
             part: Some(part.clone()),
@@ -234,7 +233,7 @@ fn parse(wanted_version: &str, wanted_kind: &str, body: &[u8]) -> Result<Value, 
     let invalid_yaml =
         |why: &dyn std::fmt::Display| Status::bad_request(format!("error decoding YAML: {why}"));
     let text = std::str::from_utf8(body).map_err(|error| invalid_yaml(&error))?;
-    let mut config: Value = serde_saphyr::from_str(text).map_err(|error| invalid_yaml(&error))?;
+    let config: Value = serde_saphyr::from_str(text).map_err(|error| invalid_yaml(&error))?;
     let api_version = config["apiVersion"].as_str().unwrap_or_default();
     let kind = config["kind"].as_str().unwrap_or_default();
     if kind != wanted_kind || api_version != wanted_version {
@@ -252,11 +251,8 @@ fn parse(wanted_version: &str, wanted_kind: &str, body: &[u8]) -> Result<Value, 
             "invalid object type: {version}, Kind={kind}"
         )));
     }
-    let metadata = &mut config["metadata"];
-    if metadata.is_null() {
-        *metadata = Value::Object(Map::new());
-    }
-    if !metadata.is_object() {
+    let metadata = &config["metadata"];
+    if !metadata.is_null() && !metadata.is_object() {
         return Err(Status::bad_request("metadata must be an object"));
     }
     if metadata
@@ -302,32 +298,6 @@ fn described(config: &Value) -> (String, String) {
     )
 }
 
-/// Whether an apply to this endpoint can write a top-level field.
-fn writable(resource: &Resource, part: Option<&str>, field: &str) -> bool {
-    match part {
-        None => field != "status" || !resource.has_status(),
-        Some("status") if resource.custom.is_some() => field == "status",
-        Some("status") => matches!(field, "metadata" | "status"),
-        Some(_) => field != "status",
-    }
-}
-
-/// Drops the fields that an apply to this endpoint ignores. Other managers keep theirs, and cannot
-/// conflict with them (upstream's reset fields).
-fn drop_unwritable(resource: &Resource, part: Option<&str>, config: &mut Value) {
-    const IDENTITY: [&str; 4] = ["name", "namespace", "uid", "resourceVersion"];
-    let Some(fields) = config.as_object_mut() else {
-        return;
-    };
-    fields.retain(|field, _| {
-        matches!(field.as_str(), "kind" | "apiVersion" | "metadata")
-            || writable(resource, part, field)
-    });
-    if !writable(resource, part, "metadata") {
-        metadata::of(config).retain(|field, _| IDENTITY.contains(&field.as_str()));
-    }
-}
-
 /// `live` after the merge with the configuration, with updated managed fields.
 fn apply_to(live: &Value, applied: &Applied<'_>) -> Result<Value, NotApplied> {
     let mut live = live.clone();
@@ -359,6 +329,11 @@ fn completed(
     }
     if let Some(error) = resource.decode_error(&object) {
         return Err(inconvertible(config, &error));
+    }
+    if resource.custom.is_some() {
+        // Storage drops the fields that the schema does not know.
+        decode::arrange(resource, &mut object);
+        return Ok(object);
     }
     decode::complete(resource, &mut object)?;
     Ok(resource.to_kept(object))

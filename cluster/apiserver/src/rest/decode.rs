@@ -114,8 +114,8 @@ pub(super) fn object(
 ) -> Result<(Value, Vec<String>), Status> {
     let (mut value, duplicate_keys) = parse_with_duplicates(&resource.kind, content_type, body)?;
     match resource.custom {
-        Some(_) => check_custom_kind(resource, &value, body)?,
-        None => check_kind(resource, &value)?,
+        Some(_) => check_custom_kind(resource, &value, body, strictness)?,
+        None => check_kind(resource, &value, strictness)?,
     }
     let unknown = complete(resource, &mut value)?;
     let field_errors = unknown
@@ -241,7 +241,7 @@ pub(super) fn drop_unknown(resource: &Resource, value: &mut Value) -> Vec<String
 }
 
 /// Checks the kind of a built-in object. The body may omit kind and apiVersion.
-fn check_kind(resource: &Resource, value: &Value) -> Result<(), Status> {
+fn check_kind(resource: &Resource, value: &Value, strictness: Strictness) -> Result<(), Status> {
     let kind = value["kind"].as_str().unwrap_or_default();
     let api_version = value["apiVersion"].as_str().unwrap_or_default();
     let expected = resource.api_version();
@@ -262,6 +262,24 @@ fn check_kind(resource: &Resource, value: &Value) -> Result<(), Status> {
         return Err(no_conversion(kind, api_version, group, own));
     }
     if !api_version.is_empty() && api_version != expected {
+        if schema::has_version(own, api_version) {
+            // The decoder reads the body as that version first.
+            let cannot = |error: &str| {
+                let what = format!("{own} in version \"{version}\" cannot be handled as a {own}");
+                Status::bad_request(format!("{what}: {error}"))
+            };
+            if let Some(error) = schema::decode::decode_error(own, value) {
+                return Err(cannot(&error));
+            }
+            let unknown = schema::typed_form::prune_unknown(own, &mut value.clone());
+            strictness
+                .warnings_or_error(unknown.iter().map(unknown_field).collect(), |errors| {
+                    cannot(&format!("strict decoding error: {errors}"))
+                })?;
+            return Err(Status::bad_request(format!(
+                "the API version in the data ({api_version}) does not match the expected API version ({expected})"
+            )));
+        }
         let why = unregistered(own, api_version);
         return Err(Status::bad_request(format!(
             "{own} in version \"{version}\" cannot be handled as a {own}: {why}"
@@ -278,18 +296,32 @@ pub(super) fn unregistered(kind: &str, api_version: &str) -> String {
 }
 
 /// Checks the kind of a custom object. Unlike built-in kinds, the body must name kind and version.
-fn check_custom_kind(resource: &Resource, value: &Value, body: &[u8]) -> Result<(), Status> {
+fn check_custom_kind(
+    resource: &Resource,
+    value: &Value,
+    body: &[u8],
+    strictness: Strictness,
+) -> Result<(), Status> {
     let expected = resource.api_version();
     let kind = value["kind"].as_str().unwrap_or_default();
     let api_version = value["apiVersion"].as_str().unwrap_or_default();
     if kind.is_empty() {
         let body = String::from_utf8_lossy(body);
+        let why = format!("Object 'Kind' is missing in '{body}'");
+        // Only the lenient decoder knows the kind that it wanted.
+        if strictness == Strictness::Ignore {
+            let kind = &resource.kind;
+            let version = &resource.version;
+            return Err(Status::bad_request(format!(
+                "{kind} in version \"{version}\" cannot be handled as a {kind}: {why}"
+            )));
+        }
         let mut start: String = body.chars().take(SHOWN_CHARACTERS).collect();
         if start.len() < body.len() {
             start += " ...";
         }
         return Err(Status::bad_request(format!(
-            "the object provided is unrecognized (must be of type {}): Object 'Kind' is missing in '{body}' ({start})",
+            "the object provided is unrecognized (must be of type {}): {why} ({start})",
             resource.kind
         )));
     }

@@ -65,6 +65,7 @@ pub(crate) fn metadata_error(object: &Value) -> Option<String> {
                 name: "metadata",
             }),
         ),
+        Value::Null => None,
         other => Some(format!(
             "json: cannot unmarshal {} into Go value of type v1.ObjectMeta",
             json_type(other)

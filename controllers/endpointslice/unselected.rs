@@ -57,9 +57,13 @@ pub(super) fn explain(
     if let Some(near) = near(pods, selector) {
         message = format!("{message}; {near}");
     }
-    if wanting.is_empty()
-        && let Some((namespaces, first)) = elsewhere(world, selector)
-    {
+    if let [maker, ..] = &wanting[..] {
+        message = format!(
+            "{message}; {} makes such pods, and has none yet",
+            maker.short()
+        );
+        who = format!("see {}", maker.short());
+    } else if let Some((namespaces, first)) = elsewhere(world, selector) {
         message = format!(
             "{message}; pods with all these labels are in {namespaces}, and a Service selects pods of its own namespace alone"
         );

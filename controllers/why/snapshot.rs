@@ -50,8 +50,8 @@ pub(super) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
     }
     let driver = doc.text("/metadata/annotations/volume.kubernetes.io~1storage-provisioner");
     let driver = match driver {
-        "" => String::new(),
-        driver => format!(" {driver}"),
+        "" => "the storage driver".to_owned(),
+        driver => format!("storage driver {driver}"),
     };
     for snapshot in open {
         let name = format!("{}/{}", snapshot.namespace(), snapshot.name());
@@ -60,7 +60,7 @@ pub(super) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
             state(snapshot)
         );
         let who = format!(
-            "operator of the snapshot-controller and of the csi-snapshotter of storage driver{driver}, or owner of \
+            "operator of the snapshot-controller and of the csi-snapshotter of {driver}, or owner of \
              VolumeSnapshot {name} (delete it)"
         );
         let reason = held(message, who).field("snapshot", name);

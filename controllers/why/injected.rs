@@ -262,7 +262,7 @@ mod tests {
 
     const REFUSAL: &str = "pods \"api-x\" is forbidden: failed quota: team: must specify limits.memory for: mesh-proxy; requests.cpu for: main,mesh-proxy";
 
-    fn type_of(kind: &str) -> ResourceType {
+    fn type_of(kind: &'static str) -> ResourceType {
         ResourceType {
             group: GROUP.into(),
             kind: kind.into(),

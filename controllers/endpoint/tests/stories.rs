@@ -592,6 +592,8 @@ async fn a_namespace_that_is_being_deleted_gets_no_endpoints_and_no_event() {
     let mut web = service("web");
     web["metadata"]["namespace"] = json!("old");
     web["spec"]["selector"] = Value::Null;
+    // Without a policy, a headless Service without a selector has both families, and takes no selector later.
+    web["spec"]["ipFamilyPolicy"] = json!("SingleStack");
     world.create(web).await;
     world
         .cluster

@@ -149,7 +149,9 @@ class Night:
             self.numbers["binaryBytes"] = self.arguments.binary.stat().st_size
 
     def write(self):
-        FAILING.write_text("".join(f"{line}\n" for line in self.failing))
+        FAILING.unlink(missing_ok=True)
+        if self.failing:
+            FAILING.write_text("".join(f"{line}\n" for line in self.failing))
         self.numbers["failing"] = len(self.failing)
         self.numbers["minutes"] = round((time.monotonic() - self.began) / 60)
         before, rest = PAGE.read_text().split(MARKS[0])

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use steersman_helpers::endpointslice::pods::{is_endpoint, target_port};
 use steersman_objects::{Pod, Service};
 use steersman_values::resource::{ENDPOINT_SLICES, PODS};
-use steersman_why::{Code, Doc, Explanation, Reason, World, count, pod};
+use steersman_why::{Code, Doc, Explanation, Reason, World, count, pod, warning};
 
 use super::{NAME, unselected};
 
@@ -30,6 +30,15 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
         load_balancer(world, doc, answer);
     }
 }
+
+/// The reasons of Events about a Service whose load balancer fails: of MetalLB, of cloud controller managers, and of
+/// the AWS load balancer controller.
+const FAILED_BALANCERS: [&str; 4] = [
+    "AllocationFailed",
+    "SyncLoadBalancerFailed",
+    "FailedBuildModel",
+    "FailedDeployModel",
+];
 
 /// Adds the reason if no load balancer has given the Service an address.
 fn load_balancer(world: &World, doc: &Doc, answer: &mut Explanation) {
@@ -58,8 +67,19 @@ fn load_balancer(world: &World, doc: &Doc, answer: &mut Explanation) {
             "operator of the load balancer {class}, or owner of the Service (loadBalancerClass)"
         ),
     };
-    let reason = Reason::new(Code::LoadBalancerPending, by, message);
-    answer.add(reason.who(who).since(created));
+    let Some(event) = warning(world, doc, &FAILED_BALANCERS) else {
+        let reason = Reason::new(Code::LoadBalancerPending, by, message);
+        answer.add(reason.who(who).since(created));
+        return;
+    };
+    let message = format!("type LoadBalancer has no address: {}", event.message.trim());
+    let who = format!("operator of {}, or owner of the Service", event.from);
+    let mut reason = Reason::new(Code::LoadBalancerPending, event.from, message)
+        .who(who)
+        .since(created);
+    reason.last_try = event.at;
+    reason.attempts = event.count;
+    answer.add(reason);
 }
 
 /// Adds the reasons about the endpoints of `service`.

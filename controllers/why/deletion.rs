@@ -2,7 +2,7 @@
 
 use steersman_objects::{CollectorFinalizers, JOB_TRACKING};
 use steersman_values::resource::{NODES, ResourceType};
-use steersman_why::{Code, Doc, Explanation, Reason, World};
+use steersman_why::{Code, Doc, Explanation, Reason, World, warning};
 
 use super::snapshot;
 use crate::{garbagecollector, job, persistentvolume, protection};
@@ -243,11 +243,15 @@ fn pod(world: &World, doc: &Doc, is_free: bool, answer: &mut Explanation) {
             "the kubelet stops the containers and confirms the end",
         )
     } else if is_free {
+        let event = warning(world, doc, &["FailedKillPod"]);
+        let said = event.map(|event| format!(": {}", event.message.trim()));
         let message = format!(
-            "the grace period is over, and the kubelet of {node} has not confirmed the end"
+            "the grace period is over, and the kubelet of {node} has not confirmed the end{}",
+            said.unwrap_or_default()
         );
-        Reason::new(Code::KubeletSilent, "kubelet", message)
-            .who(format!("administrator of node {node}"))
+        Reason::new(Code::KubeletSilent, "kubelet", message).who(format!(
+            "administrator of node {node} (its container runtime)"
+        ))
     } else {
         return;
     };

@@ -101,6 +101,7 @@ codes! {
     PodGated Cause "A scheduling gate holds the pod.",
     ImagePull Cause "The kubelet cannot pull an image.",
     ContainerCrash Cause "A container ends again and again.",
+    ProbeKills Cause "The kubelet ends a container again and again, because its probe fails.",
     ContainerConfig Cause "The kubelet cannot create a container.",
     SandboxFailed Cause "The kubelet cannot create the pod's sandbox.",
     VolumeMount Cause "The kubelet cannot mount a volume of the pod.",

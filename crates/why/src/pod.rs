@@ -94,6 +94,7 @@ fn pull_secrets(world: &World, doc: &Doc, answer: &mut Explanation) {
         return;
     };
     let Some(event) = warning(world, doc, &["FailedToRetrieveImagePullSecret"]) else {
+        refused_credentials(doc, pull);
         return;
     };
     let Some((_, rest)) = event.message.split_once('(') else {
@@ -113,6 +114,32 @@ fn pull_secrets(world: &World, doc: &Doc, answer: &mut Explanation) {
     );
     pull.who =
         format!("creator of Secret {secrets}, or owner of the pod template (imagePullSecrets)");
+}
+
+/// Names the image pull secrets of a pull that the registry refuses. They may lack the registry, or the image.
+fn refused_credentials(doc: &Doc, pull: &mut Reason) {
+    let refusals = ["authoriz", "unauthenticated", "denied"];
+    let said = pull.message.to_lowercase();
+    if !refusals.iter().any(|refusal| said.contains(refusal)) {
+        return;
+    }
+    let secrets = doc.items("/spec/imagePullSecrets").iter();
+    let secrets = secrets.filter_map(|secret| secret["name"].as_str());
+    let secrets: Vec<String> = secrets
+        .map(|secret| format!("{}/{secret}", doc.namespace()))
+        .collect();
+    let secrets = secrets.join(", ");
+    let message = pull.message.trim_end_matches('.');
+    if secrets.is_empty() {
+        pull.message = format!("{message}; the pod has no imagePullSecrets");
+        pull.who = "owner of the pod template or of its ServiceAccount (imagePullSecrets), or of the registry"
+            .to_owned();
+    } else {
+        pull.message = format!("{message}; the credentials are those of Secret {secrets}");
+        pull.who = format!(
+            "owner of Secret {secrets} (an entry for the image's registry), or of the registry"
+        );
+    }
 }
 
 fn failed(doc: &Doc, answer: &mut Explanation) {
@@ -387,6 +414,7 @@ fn on_node(world: &World, doc: &Doc, answer: &mut Explanation) {
     for (is_init, status) in init.chain(main) {
         match container(is_init, status) {
             Some(Ok(reason)) => {
+                let reason = killed_by_probe(world, doc, status).unwrap_or(reason);
                 answer.add(
                     reason.since(
                         doc.condition("Ready")
@@ -538,6 +566,40 @@ fn crash(kind: &str, status: &Value, end: &str) -> Reason {
     let message = format!("{kind} {name} {end}{restarts}");
     Reason::new(Code::ContainerCrash, KUBELET, message)
         .who(format!("owner of the container's program ({logs})"))
+}
+
+/// Exit codes of a program that SIGTERM or SIGKILL ended.
+const KILLED: [i64; 2] = [143, 137];
+
+/// The failing probe for which the kubelet ends the container again and again. Its program has not crashed.
+fn killed_by_probe(world: &World, doc: &Doc, status: &Value) -> Option<Reason> {
+    let ends = ["/state/terminated", "/lastState/terminated"];
+    let end = ends.iter().find_map(|at| status.pointer(at))?;
+    let code = end["exitCode"].as_i64()?;
+    if !KILLED.contains(&code) || end["reason"] == "OOMKilled" {
+        return None;
+    }
+    let name = name(status);
+    let field = format!("spec.containers{{{name}}}");
+    let events = world.events(doc);
+    let (probe, event) = events.iter().find_map(|event| {
+        let is_about = matches!(event.text("/involvedObject/fieldPath"), path if path.is_empty() || path == field);
+        let message = event.text("/message");
+        let probes = [("Liveness", "livenessProbe"), ("Startup", "startupProbe")];
+        let probe = probes
+            .into_iter()
+            .find(|(kind, _)| message.starts_with(&format!("{kind} probe failed")))?;
+        (is_about && event.text("/reason") == "Unhealthy").then_some((probe.1, event))
+    })?;
+    let restarts = status["restartCount"].as_u64().unwrap_or_default();
+    let message = format!(
+        "container {name} is ended by the kubelet, because its {probe} fails (exit code {code}, {restarts} restarts): {}",
+        event.text("/message").trim()
+    );
+    let reason = Reason::new(Code::ProbeKills, KUBELET, message);
+    Some(reason.who(format!(
+        "owner of the pod template ({probe}: its path, port, timeout and initial delay), or of the container's program"
+    )))
 }
 
 /// The crash before the last restart of a container that is not ready yet. An older one says nothing
@@ -713,6 +775,14 @@ fn unready(world: &World, doc: &Doc, answer: &mut Explanation) {
                 .who(who)
                 .since(since),
         );
+        return;
+    }
+    let statuses = doc.items("/status/containerStatuses").iter();
+    if let Some(reason) = statuses
+        .into_iter()
+        .find_map(|status| killed_by_probe(world, doc, status))
+    {
+        answer.add(reason.since(since));
         return;
     }
     if let Some(event) = warning(world, doc, &["Unhealthy"]) {

@@ -3,6 +3,7 @@
 mod batch;
 mod blind;
 mod blind_fifth;
+mod blind_sixth;
 mod deletion;
 mod manager;
 mod network;
@@ -13,7 +14,7 @@ use crate::Story;
 
 /// All stories, sorted by their question.
 pub fn all() -> Vec<&'static Story> {
-    let groups: [&[Story]; 8] = [
+    let groups: [&[Story]; 9] = [
         workloads::STORIES,
         deletion::STORIES,
         batch::STORIES,
@@ -22,6 +23,7 @@ pub fn all() -> Vec<&'static Story> {
         manager::STORIES,
         blind::STORIES,
         blind_fifth::STORIES,
+        blind_sixth::STORIES,
     ];
     let mut all: Vec<&Story> = groups.into_iter().flatten().collect();
     all.sort_by_key(|story| story.question);

@@ -134,6 +134,7 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
             claims: claims.store(),
             pods_written: pods_written.clone(),
             claims_written: claims_written.clone(),
+            has_capitals: ctx.release.capitalizes_events_of_stateful_sets(),
         },
         current: CurrentCheck {
             client: client.clone(),

@@ -47,6 +47,8 @@ pub(super) struct Writer {
     pub(super) pods_written: WritesTo,
     /// Own writes of claims.
     pub(super) claims_written: WritesTo,
+    /// Whether the texts of Events begin with a capital.
+    pub(super) has_capitals: bool,
 }
 
 /// The set that the writes of a sync are for.
@@ -242,14 +244,16 @@ impl Writer {
             match self.client.create(target, &new.body).await {
                 Ok(answer) => {
                     record(&self.claims_written, of.key, &answer);
+                    let create = self.text(Verb::Create);
                     let message =
-                        format!("Create Claim {name} Pod {pod} in StatefulSet {set} success");
+                        format!("{create} Claim {name} Pod {pod} in StatefulSet {set} success");
                     self.event(of, EventType::Normal, "SuccessfulCreate", message);
                 }
                 Err(source) => {
                     if !source.is_already_exists() && !source.is_fenced() {
+                        let create = self.text(Verb::Create);
                         let message = format!(
-                            "Create Claim {name} for Pod {pod} in StatefulSet {set} failed error: {source}"
+                            "{create} Claim {name} for Pod {pod} in StatefulSet {set} failed error: {source}"
                         );
                         self.event(of, EventType::Warning, "FailedCreate", message);
                     }
@@ -363,10 +367,20 @@ impl Writer {
         })
     }
 
+    /// The verb at the start of an Event's text.
+    fn text(&self, verb: Verb) -> String {
+        let text = verb.text();
+        if self.has_capitals {
+            text.to_owned()
+        } else {
+            text.to_lowercase()
+        }
+    }
+
     /// Reports the outcome of a write. A request that the write gate refused is no failure that
     /// users should see.
     fn pod_event(&self, of: Of<'_>, verb: Verb, pod: &str, failure: Option<&PodError>) {
-        let text = verb.text();
+        let text = self.text(verb);
         let set = &of.set.meta.name;
         match failure {
             None => {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use steersman_devcluster::faults::{self, Matcher};
 use steersman_devcluster::status::Status;
+use steersman_releases::Release;
 use tracing::Level;
 
 use super::*;
@@ -328,4 +329,24 @@ async fn a_set_with_a_malformed_selector_gets_no_writes() {
     assert!(world.set_writes_since(before).is_empty());
     let message = "selector is malformed, nothing to sync until it changes";
     log.assert_has(Level::ERROR, &[message]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_of_1_34_begin_in_lower_case() {
+    let mut world = World::bare().await;
+    world
+        .restart_with(&[DESCRIPTOR], |mut context| {
+            context.release = Release::of_minor(34);
+            context
+        })
+        .await;
+    world.create(with_claims(web(1))).await;
+    world.make_pods_ready().await;
+    world.at_rest().await;
+    let texts = [
+        "create Claim data-web-0 Pod web-0 in StatefulSet web success",
+        "create Pod web-0 in StatefulSet web successful",
+    ];
+    let expected = texts.map(|text| ("SuccessfulCreate".to_owned(), text.to_owned()));
+    assert_eq!(world.set_events().await, expected);
 }

@@ -85,6 +85,12 @@ impl Release {
         self >= Self::of_minor(37)
     }
 
+    /// Whether the texts of Events about pods and claims of StatefulSets begin with a capital: `Create Pod`. 1.34 and
+    /// older write `create Pod`.
+    pub fn capitalizes_events_of_stateful_sets(self) -> bool {
+        self >= Self::of_minor(35)
+    }
+
     /// Whether a rolling update of a parallel StatefulSet with `maxUnavailable` replaces outdated pods beyond that
     /// limit if they are unavailable anyway. Since kubernetes#137666.
     pub fn replaces_unavailable_pods_of_parallel_sets(self) -> bool {

@@ -195,7 +195,7 @@ fn is_idle(maker: &Workload<'_>, name: &str) -> bool {
     replicas == 0 || ordinal.is_some_and(|ordinal| !(start..start + replicas).contains(&ordinal))
 }
 
-/// Adds the reason if the claim asks for more than it has, and nobody has told why.
+/// Adds the reason if the claim asks for more than it has, and no condition or Event tells the cause.
 fn driver(world: &World, doc: &Doc, answer: &mut Explanation) {
     let wanted = doc.text("/spec/resources/requests/storage");
     let has = doc.text("/status/capacity/storage");

@@ -144,6 +144,10 @@ impl Binder {
             return Ok(());
         }
         self.check(&claim, class)?;
+        // No write gate guards the folder, and the present leader may use one of this name.
+        if !self.objects.client.may_write() {
+            return Ok(());
+        }
         let started = Instant::now();
         let folder = match claim.spec.volume_mode.as_deref() {
             Some("Block") => Err(HostPathError::Block),
@@ -173,6 +177,8 @@ impl Binder {
                 let message = format!("Successfully provisioned volume {name} using {HOST_PATH}");
                 Notice::normal("ProvisioningSucceeded", message).record(&self.recorder, &*claim);
             }
+            // The next leader may use the folder.
+            Err(error) if error.is_fenced() => {}
             Err(error) => self.discard(&claim, &folder, &error).await,
         }
         Ok(())

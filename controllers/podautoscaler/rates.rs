@@ -180,7 +180,7 @@ mod tests {
                 None,
                 "(spec.behavior)",
             ),
-            // The size itself is the limit, whatever the rules.
+            // The size itself is the limit, with any rules.
             (
                 down("Disabled", &both),
                 Limit::TOO_FEW,

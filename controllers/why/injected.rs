@@ -15,7 +15,8 @@ const WEBHOOK: &str = "MutatingWebhookConfiguration";
 /// Types of workloads whose template stays as it is.
 const FIXED: [&str; 2] = ["replicasets", "jobs"];
 
-/// Names what may have added the containers that a quota refuses and that the template of `doc` lacks.
+/// Names the policies and webhooks that may have added the containers that a quota refuses and that the template
+/// of `doc` lacks.
 pub(super) fn name_injectors(
     world: &World,
     of: &ResourceType,
@@ -82,7 +83,7 @@ fn containers(template: &Value) -> Vec<&str> {
         .collect()
 }
 
-/// What may have added the containers `added`, and the people that can act.
+/// The policies and webhooks that may have added the containers `added`, and the people that can act.
 fn told(world: &World, namespace: &str, template: &Value, added: &[&str]) -> (String, String) {
     let names = added.join(", ");
     let (containers, are, adds) = match added {

@@ -80,7 +80,7 @@ fn removal(operator: &str) -> String {
     )
 }
 
-/// What the status of `snapshot` tells about its progress.
+/// The progress of `snapshot` by its status.
 fn state(snapshot: &Doc) -> String {
     match (
         snapshot.text("/status/error/message"),

@@ -3,7 +3,7 @@
 //! - The API server refuses them for either manager: pods beyond a quota, or a webhook that does not answer.
 //!   A shadow cannot try. The namespace tells, and the Events of the present manager: it reports each
 //!   refusal in an Event about the owner.
-//! - Their owner is in foreground deletion. The garbage collector may have deleted what the present manager made.
+//! - Their owner is in foreground deletion. The garbage collector may have deleted the object again.
 //! - They replace failed pods of a Job. The present manager alone knows which failures its back-off counts.
 
 use std::time::Duration;

@@ -10,14 +10,14 @@ use super::compare::Live;
 /// Duration of a Lease that names none. Upstream: `--leader-elect-lease-duration`.
 const DURATION: u64 = 15;
 
-/// What a look at the Lease shows.
+/// The state of the leadership at a look at the Lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Sight {
     /// The same leader as before, or a manager without a Lease.
     Same,
     /// Another leader, whose controllers start now.
     New,
-    /// The Lease has no holder, or its holder has not renewed it in time. So nobody makes a write.
+    /// The Lease has no holder, or its holder has not renewed it in time. So no manager writes.
     Nobody,
 }
 
@@ -90,7 +90,7 @@ mod tests {
                 json!({"holderIdentity": by, "renewTime": renewed, "leaseDurationSeconds": 15});
             Live::Object(json!({ "spec": spec }))
         };
-        // (looks, ten seconds apart, and what they show)
+        // (looks, ten seconds apart; states)
         let cases = [
             (vec![held("a", 1), held("a", 2)], vec![Same, Same]),
             (

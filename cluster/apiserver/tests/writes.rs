@@ -15,7 +15,7 @@ const PUT: &str = "application/json";
 /// A write: its kind, its query, and its body. A PUT merges its body into the last answer.
 type Write = (&'static str, &'static str, Value);
 
-/// What the last answer has at JSON pointers.
+/// The values of the last answer at JSON pointers.
 type Expected = Vec<(&'static str, Value)>;
 
 /// Writes one after the other to the object `a` below `path`, and returns the last answer.

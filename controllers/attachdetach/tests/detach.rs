@@ -370,7 +370,7 @@ async fn one_patch_serves_all_volumes_that_leave_a_node() {
     assert!(patches <= 3, "{:#?}", storage.requests());
 }
 
-/// A former leader still sees what the present one does. Its own refused request says nothing about the volume.
+/// A former leader still sees the writes of the present one. Its own refused request says nothing about the volume.
 #[tokio::test(start_paused = true)]
 async fn a_fenced_deletion_is_no_failed_detach() {
     let mut storage = in_use().await;

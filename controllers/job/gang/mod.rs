@@ -238,8 +238,8 @@ pub(super) fn workload_name(job: &Job) -> String {
     format!("{name}-{hash}")
 }
 
-/// The name of the PodGroup after `template` of `workload`. Each of the two names may fill what the
-/// other one leaves of the space, and half of it in any case. Upstream: `computePodGroupName`.
+/// The name of the PodGroup after `template` of `workload`. Each of the two names may fill the
+/// space that the other one leaves, and half of the space in any case. Upstream: `computePodGroupName`.
 fn pod_group_name(workload: &str, template: &str) -> String {
     let hash = safe_encoded(fnv1a(&[workload.as_bytes(), template.as_bytes()]));
     let space = LONGEST_NAME - hash.len() - 2;

@@ -1,11 +1,13 @@
 //! Whole controllers against the in-memory API server, under paused time.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use steersman_devcluster::faults::{Matcher, RequestFault, conflict, internal_error};
 
 use crate::persistentvolume::DESCRIPTOR;
+use crate::testing::gate::Gate;
 use crate::testing::world::World;
 
 const IDENTITY: &str = "persistent-volume-binder";
@@ -450,6 +452,81 @@ async fn a_folder_is_provisioned_and_deleted_with_its_claim() {
         })
         .await;
     assert!(!std::path::Path::new(&folder).exists());
+}
+
+/// The former leader makes no folder, and deletes none that the present leader made for the same claim.
+#[tokio::test(start_paused = true)]
+async fn a_former_leader_leaves_the_folders_of_the_present_one_alone() {
+    let mut world = World::bare().await;
+    let gate = Arc::new(Gate::default());
+    world
+        .restart_with(&[DESCRIPTOR], |mut context| {
+            let clients = Arc::clone(&context.clients);
+            let gate = Arc::clone(&gate);
+            context.clients =
+                Arc::new(move |identity: &str| clients(identity).fenced(gate.clone()));
+            context.with_flag("enable-hostpath-provisioner", "true")
+        })
+        .await;
+    gate.set_open(false);
+    world
+        .create(class("folder", "kubernetes.io/host-path", json!({})))
+        .await;
+    let mut data = claim("data", "1Gi", json!({"storageClassName": "folder"}));
+    // The present leader has taken the claim over.
+    data["metadata"]["annotations"] = json!({
+        "volume.beta.kubernetes.io/storage-provisioner": "kubernetes.io/host-path",
+        "volume.kubernetes.io/storage-provisioner": "kubernetes.io/host-path",
+    });
+    let created = world.create(data).await;
+    let uid = created["metadata"]["uid"].as_str().unwrap();
+    let folder = std::path::PathBuf::from(format!("/tmp/hostpath_pv/pvc-{uid}"));
+    world.a_minute().await;
+    assert!(!folder.exists(), "the former leader makes none");
+    std::fs::create_dir_all(&folder).unwrap();
+    world.a_minute().await;
+    assert!(folder.exists(), "the former leader deletes none");
+    gate.set_open(true);
+    world.until_claim("data", "Bound").await;
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+/// A folder is outside the API, so no server refuses its deletion by a former leader.
+#[tokio::test(start_paused = true)]
+async fn a_former_leader_deletes_no_folder() {
+    let mut world = World::bare().await;
+    let gate = world.restart_fenced(&[DESCRIPTOR]).await;
+    let folder = tempfile::Builder::new()
+        .prefix("former-leader-")
+        .tempdir_in("/tmp")
+        .unwrap();
+    let source =
+        json!({"hostPath": {"path": folder.path()}, "persistentVolumeReclaimPolicy": "Delete"});
+    let mut pv = volume("pv", "1Gi", source);
+    pv["spec"]["csi"] = Value::Null;
+    world.create(pv).await;
+    world
+        .create(claim("data", "1Gi", json!({"storageClassName": ""})))
+        .await;
+    world.until_claim("data", "Bound").await;
+    gate.set_open(false);
+    world.delete("persistentvolumeclaims", "data").await;
+    // The present leader has released the volume, and has yet to delete it.
+    let path = format!(
+        "{}/status",
+        world.cluster.path("persistentvolumes", "", "pv")
+    );
+    let released = json!({"status": {"phase": "Released"}});
+    world.cluster.patch(&path, released).await.unwrap();
+    world.a_minute().await;
+    assert!(folder.path().exists());
+    gate.set_open(true);
+    world
+        .until("the volume is deleted", |_| {
+            world.find("persistentvolumes", "pv").is_none()
+        })
+        .await;
+    assert!(!folder.path().exists());
 }
 
 /// Upstream: `TestPersistentVolumeRecycler`. The test is the kubelet of the pod.

@@ -191,6 +191,7 @@ mod tests {
             settings,
             ClientMetrics::register(&Registry::new()).unwrap(),
         );
+        assert!(!client.may_write());
         let pods = Target::collection::<Pod>("a");
         let pod = Target::named::<Pod>("a", "b");
         let patch = json!({"metadata": {"labels": {"x": "y"}}});

@@ -1,4 +1,4 @@
-//! Invariants: rules that each write keeps, whatever its controller has decided.
+//! Invariants: rules for each write, independent of the decision of its controller.
 //!
 //! decision -> check -> [`ApiClient::permit`] -> write, or [`ApiError::Refused`]
 //!

@@ -54,7 +54,7 @@ pub struct Descriptor {
 }
 
 impl Descriptor {
-    /// All RBAC rules that the controller needs, whatever the feature gates, and no others.
+    /// All RBAC rules that the controller needs with any feature gates, and no others.
     pub fn all_rules(&self) -> Vec<Rule> {
         self.reads
             .iter()

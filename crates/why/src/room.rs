@@ -25,7 +25,7 @@ fn named(term: &Value) -> Option<&str> {
     }
 }
 
-/// What `node`, the only one for `pod`, has of each resource that the scheduler's `message` finds
+/// The room of `node`, the only one for `pod`, for each resource that the scheduler's `message` finds
 /// insufficient: `node-4 has 8Gi memory, and its pods request 6Gi (the largest: pod logging/buffer with 5Gi)`.
 pub(crate) fn told(world: &World, pod: &Doc, node: &str, message: &str) -> String {
     let found = world.get(&NODES, "", node);

@@ -229,7 +229,7 @@ fn take_earlier_fields(
 ///
 /// Upstream removes all fields of the last configuration, and adds back those with another manager, and
 /// those that the last configuration lacked. The result has gone through the version of the last
-/// configuration, and lacks what that version cannot express.
+/// configuration, without the fields that this version lacks.
 fn pruned(
     versions: Versions<'_>,
     object: Value,

@@ -223,7 +223,7 @@ impl Resource {
     }
 
     /// An object of this version as storage has it: a built-in kind loses empty lists and maps, a
-    /// custom kind what its schema does not know.
+    /// custom kind the fields that its schema lacks.
     pub(crate) fn as_stored(&self, mut object: Value) -> Value {
         match self.custom() {
             Some(custom) => {

@@ -58,7 +58,7 @@ pub(super) fn complete(service: &mut Value, old: Option<&Value>) -> Vec<FieldErr
     errors.into_list()
 }
 
-/// Whether an update changes nothing of a Service that takes what the cluster has.
+/// Whether an update keeps the families of a Service that takes those of the cluster.
 fn prefers(new: &Value, old: &Value) -> bool {
     let is_preferred = |service: &Value| text(service, POLICY) == "PreferDualStack";
     is_preferred(new)
@@ -138,8 +138,8 @@ fn choose_families(service: &mut Value, old: Option<&Value>, errors: &mut Errors
     service["spec"]["ipFamilies"] = Value::from(families);
 }
 
-/// A Service that becomes single-stack releases what it did not change. Other policies keep both
-/// entries.
+/// A Service that becomes single-stack releases the entries that the update left unchanged. Other policies
+/// keep both entries.
 fn release_second(service: &mut Value, old: &Value, policy: &str, errors: &mut Errors) {
     let kinds = [("clusterIPs", "cluster IP"), ("ipFamilies", "IP family")];
     for (field, what) in kinds {

@@ -30,7 +30,7 @@ const RENEWAL: Duration = Duration::from_secs(300);
 const RETRY: Duration = Duration::from_secs(1);
 const LONGEST_RETRY: Duration = Duration::from_secs(30);
 
-/// The namespace of LeaseCandidates of kube-controller-manager, whatever the namespace of the Lease.
+/// The namespace of LeaseCandidates of kube-controller-manager. The Lease may be in another one.
 const NAMESPACE: &str = "kube-system";
 
 /// A candidate: its name, and the fields by which the API server chooses.

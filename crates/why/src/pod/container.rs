@@ -1,0 +1,319 @@
+//! Why a container does not run: its image, its configuration, or its own end.
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::{KUBELET, RESTARTED, START, exit, name};
+use crate::{Code, Doc, Explanation, Reason, World, warning};
+
+pub(super) struct Waits;
+
+/// The reason of one container; `Err` if it waits without a cause of its own.
+pub(super) fn container(is_init: bool, status: &Value) -> Option<Result<Reason, Waits>> {
+    let kind = if is_init {
+        "init container"
+    } else {
+        "container"
+    };
+    let name = name(status);
+    let waiting = status.pointer("/state/waiting");
+    let last = status.pointer("/lastState/terminated");
+    if let Some(waiting) = waiting {
+        let why = waiting["reason"].as_str().unwrap_or_default();
+        let said = waiting["message"].as_str().unwrap_or_default();
+        let image = status["image"].as_str().unwrap_or_default();
+        let (code, message, who) = match why {
+            "ImagePullBackOff"
+            | "ErrImagePull"
+            | "InvalidImageName"
+            | "ErrImageNeverPull"
+            | "ImageInspectError"
+            | "RegistryUnavailable" => (
+                Code::ImagePull,
+                format!("{kind} {name}: image {image:?} cannot be pulled ({why}): {said}"),
+                "owner of the pod template, or of the registry and its pull secret",
+            ),
+            "CrashLoopBackOff" => {
+                let end = last.map(exit).unwrap_or_else(|| said.to_owned());
+                return Some(Ok(crash(kind, status, &end)));
+            }
+            "CreateContainerConfigError"
+            | "CreateContainerError"
+            | "RunContainerError"
+            | "PreStartHookError"
+            | "PostStartHookError" => (
+                Code::ContainerConfig,
+                format!("{kind} {name} cannot be started ({why}): {said}"),
+                "owner of the pod template, or of the ConfigMap or Secret that it names",
+            ),
+            _ => return Some(Err(Waits)),
+        };
+        return Some(Ok(Reason::new(code, KUBELET, message).who(who)));
+    }
+    if let Some(end) = status.pointer("/state/terminated")
+        && end["exitCode"] != 0
+    {
+        return Some(Ok(crash(kind, status, &exit(end))));
+    }
+    if is_init && status.pointer("/state/running").is_some() && status["started"] != true {
+        return Some(Err(Waits));
+    }
+    None
+}
+
+/// A container whose program ended with an error. One that runs between two restarts, one that waits
+/// for its restart and one that has just ended have the same reason.
+fn crash(kind: &str, status: &Value, end: &str) -> Reason {
+    let name = name(status);
+    let (restarts, logs) = match status["restartCount"].as_u64() {
+        None | Some(0) => (String::new(), "kubectl logs"),
+        Some(1) => (format!("{RESTARTED}once"), "kubectl logs --previous"),
+        Some(count) => (
+            format!("{RESTARTED}{count} times"),
+            "kubectl logs --previous",
+        ),
+    };
+    let message = format!("{kind} {name} {end}{restarts}");
+    Reason::new(Code::ContainerCrash, KUBELET, message)
+        .who(format!("owner of the container's program ({logs})"))
+}
+
+/// Exit codes of a program that SIGTERM or SIGKILL ended.
+const KILLED: [i64; 2] = [143, 137];
+
+/// The failing probe for which the kubelet ends the container again and again. Its program has not crashed.
+pub(super) fn killed_by_probe(world: &World, doc: &Doc, status: &Value) -> Option<Reason> {
+    let ends = ["/state/terminated", "/lastState/terminated"];
+    let end = ends.iter().find_map(|at| status.pointer(at))?;
+    let code = end["exitCode"].as_i64()?;
+    if !KILLED.contains(&code) || end["reason"] == "OOMKilled" {
+        return None;
+    }
+    let name = name(status);
+    let field = format!("spec.containers{{{name}}}");
+    let events = world.events(doc);
+    let (probe, event) = events.iter().find_map(|event| {
+        let is_about = matches!(event.text("/involvedObject/fieldPath"), path if path.is_empty() || path == field);
+        let message = event.text("/message");
+        let probes = [("Liveness", "livenessProbe"), ("Startup", "startupProbe")];
+        let probe = probes
+            .into_iter()
+            .find(|(kind, _)| message.starts_with(&format!("{kind} probe failed")))?;
+        (is_about && event.text("/reason") == "Unhealthy").then_some((probe.1, event))
+    })?;
+    let restarts = status["restartCount"].as_u64().unwrap_or_default();
+    let message = format!(
+        "container {name} is ended by the kubelet, because its {probe} fails (exit code {code}, {restarts} restarts): {}",
+        event.text("/message").trim()
+    );
+    let reason = Reason::new(Code::ProbeKills, KUBELET, message);
+    Some(reason.who(format!(
+        "owner of the pod template ({probe}: its path, port, timeout and initial delay), or of the container's program"
+    )))
+}
+
+/// The crash before the last restart of a container that is not ready yet. An older one says nothing
+/// about today: the kubelet forgets the restarts of a container that runs for ten minutes.
+pub(super) fn crashed_before(status: &Value, now: Timestamp) -> Option<Reason> {
+    let end = status.pointer("/lastState/terminated")?;
+    let at: Timestamp = end["finishedAt"].as_str()?.parse().ok()?;
+    let is_recent = now.duration_since(at) < START * 10;
+    (is_recent && end["exitCode"] != 0 && status["ready"] != true)
+        .then(|| crash("container", status, &exit(end)))
+}
+
+/// The reason if one container of a Job's pod has ended and another one goes on: the pod ends with its last
+/// container, such as a sidecar that is no init container.
+pub(super) fn kept_running(world: &World, doc: &Doc) -> Option<Reason> {
+    let mut owners = doc.items("/metadata/ownerReferences").iter();
+    if !owners.any(|owner| owner["kind"] == "Job" && owner["controller"] == true) {
+        return None;
+    }
+    let statuses = doc.items("/status/containerStatuses");
+    let names = |is_one: fn(&Value) -> bool| -> Vec<&str> {
+        let found = statuses.iter().filter(|status| is_one(status));
+        found.map(name).collect()
+    };
+    let ended = names(|status| {
+        status
+            .pointer("/state/terminated/exitCode")
+            .is_some_and(|code| *code == 0)
+    });
+    let running = names(|status| status.pointer("/state/running").is_some());
+    if ended.is_empty() || running.is_empty() {
+        return None;
+    }
+    let ends = statuses.iter().filter_map(|status| {
+        let at = status.pointer("/state/terminated/finishedAt")?;
+        at.as_str()?.parse::<Timestamp>().ok()
+    });
+    let since = ends.max();
+    let running = running.join(", ");
+    let message = format!(
+        "container {} has ended with exit code 0, and container {running} still runs, so the pod does not end",
+        ended.join(", ")
+    );
+    let is_new = since.is_none_or(|at| world.now.duration_since(at) < START);
+    let reason = if is_new {
+        Reason::new(Code::JobPodsActive, KUBELET, message)
+    } else {
+        let who = format!(
+            "owner of the Job's pod template ({running} as an init container with restartPolicy Always), or of the \
+             program that adds it"
+        );
+        Reason::new(Code::SidecarRuns, KUBELET, message).who(who)
+    };
+    Some(reason.since(since))
+}
+
+/// Names the memory limits at which containers were killed.
+pub(super) fn out_of_memory(doc: &Doc, answer: &mut Explanation) {
+    let main = doc.items("/spec/containers").iter();
+    let containers = main.chain(doc.items("/spec/initContainers"));
+    for container in containers {
+        let Some(limit) = container
+            .pointer("/resources/limits/memory")
+            .and_then(Value::as_str)
+        else {
+            continue;
+        };
+        let start = format!("container {} ", name(container));
+        for reason in &mut answer.reasons {
+            let is_killed = reason.code == Code::ContainerCrash
+                && reason.message.contains("(OOMKilled)")
+                && reason
+                    .message
+                    .trim_start_matches("init ")
+                    .starts_with(&start);
+            if is_killed {
+                let (end, restarts) = match reason.message.split_once(RESTARTED) {
+                    Some((end, count)) => (end, format!("{RESTARTED}{count}")),
+                    None => (&*reason.message, String::new()),
+                };
+                reason.message = format!("{end} at its memory limit of {limit}{restarts}");
+                reason.who = format!(
+                    "owner of the pod template (limits.memory of container {})",
+                    name(container)
+                );
+            }
+        }
+    }
+}
+
+/// Names the image pull secrets that the kubelet could not read. It then pulls without credentials.
+pub(super) fn pull_secrets(world: &World, doc: &Doc, answer: &mut Explanation) {
+    let mut pulls = answer.reasons.iter_mut();
+    let Some(pull) = pulls.find(|reason| reason.code == Code::ImagePull) else {
+        return;
+    };
+    let Some(event) = warning(world, doc, &["FailedToRetrieveImagePullSecret"]) else {
+        refused_credentials(doc, pull);
+        return;
+    };
+    let Some((_, rest)) = event.message.split_once('(') else {
+        return;
+    };
+    let secrets: Vec<String> = rest
+        .split(')')
+        .next()
+        .unwrap_or_default()
+        .split(", ")
+        .map(|secret| format!("{}/{secret}", doc.namespace()))
+        .collect();
+    let secrets = secrets.join(", ");
+    pull.message = format!(
+        "{}; Secret {secrets} of imagePullSecrets cannot be read, so the pull has no credentials",
+        pull.message.trim_end_matches('.')
+    );
+    pull.who =
+        format!("creator of Secret {secrets}, or owner of the pod template (imagePullSecrets)");
+}
+
+/// Names the image pull secrets of a pull that the registry refuses. They may lack the registry, or the image.
+fn refused_credentials(doc: &Doc, pull: &mut Reason) {
+    let refusals = ["authoriz", "unauthenticated", "denied"];
+    let said = pull.message.to_lowercase();
+    if !refusals.iter().any(|refusal| said.contains(refusal)) {
+        return;
+    }
+    let secrets = doc.items("/spec/imagePullSecrets").iter();
+    let secrets = secrets.filter_map(|secret| secret["name"].as_str());
+    let secrets: Vec<String> = secrets
+        .map(|secret| format!("{}/{secret}", doc.namespace()))
+        .collect();
+    let secrets = secrets.join(", ");
+    let message = pull.message.trim_end_matches('.');
+    if secrets.is_empty() {
+        pull.message = format!("{message}; the pod has no imagePullSecrets");
+        pull.who = "owner of the pod template or of its ServiceAccount (imagePullSecrets), or of the registry"
+            .to_owned();
+    } else {
+        pull.message = format!("{message}; the credentials are those of Secret {secrets}");
+        pull.who = format!(
+            "owner of Secret {secrets} (an entry for the image's registry), or of the registry"
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::SignedDuration;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_container_between_two_crashes_has_the_reason_of_the_last_one() {
+        let status = |ready: bool, code: i32| {
+            json!({
+                "name": "app", "restartCount": 2, "ready": ready, "state": {"running": {}},
+                "lastState": {"terminated": {
+                    "exitCode": code, "reason": "Error", "finishedAt": "2026-01-01T00:00:00Z",
+                }},
+            })
+        };
+        let after = |minutes: i64| {
+            let ended: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+            ended + SignedDuration::from_mins(minutes)
+        };
+        let crash = crashed_before(&status(false, 3), after(9)).unwrap();
+        assert_eq!(crash.code, Code::ContainerCrash);
+        assert_eq!(
+            crash.message,
+            "container app ended with exit code 3 (Error); it was restarted 2 times"
+        );
+        for (status, now) in [
+            (status(false, 3), after(10)),
+            (status(true, 3), after(9)),
+            (status(false, 0), after(9)),
+        ] {
+            assert_eq!(
+                crashed_before(&status, now).map(|crash| crash.message),
+                None
+            );
+        }
+    }
+
+    #[test]
+    fn restarts_of_a_crashing_container_are_counted_in_words() {
+        let texts = [Some(1), Some(12), None].map(|restarts| {
+            let status = json!({
+                "name": "app", "restartCount": restarts,
+                "state": {"waiting": {"reason": "CrashLoopBackOff"}},
+                "lastState": {"terminated": {"exitCode": 1, "reason": "Error"}},
+            });
+            let Some(Ok(reason)) = container(false, &status) else {
+                panic!("a crash is a reason");
+            };
+            reason.message.rsplit("; ").next().unwrap().to_owned()
+        });
+        assert_eq!(
+            texts,
+            [
+                "it was restarted once",
+                "it was restarted 12 times",
+                "container app ended with exit code 1 (Error)"
+            ]
+        );
+    }
+}

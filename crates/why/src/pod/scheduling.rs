@@ -1,0 +1,227 @@
+//! Why the scheduler puts a pod on no node.
+
+use steersman_objects::Node;
+use steersman_objects::scheduling::NodeSelector;
+use steersman_values::resource::{NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS};
+
+use super::{NAMES, ONLY_NODE, START, name, starting};
+use crate::{Code, Doc, Explanation, Reason, World, placement, room};
+
+const SCHEDULER: &str = "kube-scheduler";
+
+pub(super) fn unscheduled(world: &World, doc: &Doc, answer: &mut Explanation) {
+    let gates: Vec<&str> = doc
+        .items("/spec/schedulingGates")
+        .iter()
+        .filter_map(|gate| gate["name"].as_str())
+        .collect();
+    if !gates.is_empty() {
+        let message = format!("scheduling gates hold the pod: {}", gates.join(", "));
+        let who = "program that removes the gate; if none runs, owner of the pod template (schedulingGates)";
+        let reason = Reason::new(Code::PodGated, SCHEDULER, message).who(who);
+        answer.add(reason.since(doc.time("/metadata/creationTimestamp")));
+        return;
+    }
+    let created = doc.time("/metadata/creationTimestamp");
+    device_claims(world, doc, answer);
+    match doc.condition("PodScheduled") {
+        Some(condition) if condition.text("/status") == "False" => {
+            let message = match condition.text("/message") {
+                "" => condition.text("/reason"),
+                message => message,
+            };
+            let known = answer.causes().count();
+            claims(world, doc, answer);
+            if message.contains("free ports") {
+                ports(world, doc, answer);
+            }
+            let only = room::only_node(doc);
+            let who = match only {
+                _ if answer.causes().count() > known => "see the other causes".to_owned(),
+                Some(node) => format!("owner of the pod template, or administrator of node {node}"),
+                None => "owner of the pod template, or administrator of the nodes".to_owned(),
+            };
+            let demands = placement::demands(world, doc, message);
+            let room = only.map(|node| room::told(world, doc, node, message));
+            let mut message = nodes_in(message).to_owned();
+            for demand in demands {
+                message = format!("{}; {demand}", message.trim_end_matches('.'));
+            }
+            if let Some(room) = room {
+                message = format!("{}{ONLY_NODE}{room}", message.trim_end_matches('.'));
+            }
+            let reason = Reason::new(Code::PodUnscheduled, SCHEDULER, message).who(who);
+            answer.add(reason.since(condition.time("/lastTransitionTime")));
+        }
+        // The scheduler waits for the claims.
+        _ if answer.has(Code::DeviceClaimMissing) => {}
+        _ if created.is_some_and(|at| world.now.duration_since(at) > START) => {
+            let scheduler = match doc.text("/spec/schedulerName") {
+                "" => "default-scheduler",
+                name => name,
+            };
+            let message = format!("no scheduler has looked at the pod; it asks for {scheduler:?}");
+            let reason = Reason::new(Code::PodUnscheduled, SCHEDULER, message)
+                .who(format!("operator of the scheduler {scheduler:?}"));
+            answer.add(reason.since(created));
+        }
+        _ => answer.add(starting("the pod waits for the scheduler")),
+    }
+}
+
+/// Adds the resource claims of the pod that do not exist, and the missing templates of others.
+fn device_claims(world: &World, doc: &Doc, answer: &mut Explanation) {
+    const GROUP: &str = "resource.k8s.io";
+    for claim in doc.items("/spec/resourceClaims") {
+        let named = |field: &str| claim[field].as_str().unwrap_or_default().to_owned();
+        let (plural, kind, object) = match &*named("resourceClaimTemplateName") {
+            "" => (
+                "resourceclaims",
+                "ResourceClaim",
+                named("resourceClaimName"),
+            ),
+            template => (
+                "resourceclaimtemplates",
+                "ResourceClaimTemplate",
+                template.to_owned(),
+            ),
+        };
+        let Some(of) = world.resource(GROUP, plural).found() else {
+            continue;
+        };
+        let namespace = doc.namespace();
+        if world.get(&of, namespace, &object).is_absent() {
+            let message = format!(
+                "resource claim {} needs {kind} {namespace}/{object}, which does not exist",
+                name(claim)
+            );
+            let reason = Reason::new(Code::DeviceClaimMissing, SCHEDULER, message)
+                .who(format!("creator of {kind} {namespace}/{object}"));
+            answer.add(reason.since(doc.time("/metadata/creationTimestamp")));
+        }
+    }
+}
+
+/// The host ports of a pod.
+fn host_ports(pod: &Doc) -> Vec<i64> {
+    let containers = pod.items("/spec/containers").iter();
+    let ports = containers.filter_map(|container| container["ports"].as_array());
+    ports
+        .flatten()
+        .filter_map(|port| port["hostPort"].as_i64())
+        .collect()
+}
+
+/// Adds the pods that have a host port of `doc`, on its node if its affinity names one.
+fn ports(world: &World, doc: &Doc, answer: &mut Explanation) {
+    let wanted = host_ports(doc);
+    let only = room::only_node(doc);
+    let holders = world.list(&PODS, "").unwrap_or_default().iter();
+    let holders = holders.filter(|pod| {
+        let node = pod.text("/spec/nodeName");
+        let is_over = matches!(pod.text("/status/phase"), "Succeeded" | "Failed");
+        !node.is_empty() && !is_over && only.is_none_or(|only| node == only)
+    });
+    let taken = holders.filter_map(|pod| {
+        let port = host_ports(pod)
+            .into_iter()
+            .find(|port| wanted.contains(port))?;
+        Some((pod, port))
+    });
+    for (pod, port) in taken.take(NAMES) {
+        let holder = format!("pod {}/{}", pod.namespace(), pod.name());
+        let message = format!(
+            "host port {port} of {} belongs to {holder}",
+            pod.text("/spec/nodeName")
+        );
+        let who = format!("owner of {holder}, or of the pod template (hostPort)");
+        answer.add(Reason::new(Code::PortTaken, SCHEDULER, message).who(who));
+    }
+}
+
+/// The part of the scheduler's message that tells about nodes. The rest tells that an eviction of other
+/// pods would not help.
+fn nodes_in(message: &str) -> &str {
+    ["no new claims to deallocate", "preemption: "]
+        .iter()
+        .filter_map(|rest| message.find(rest))
+        .min()
+        .map_or(message, |at| message[..at].trim_end_matches([' ', ',']))
+}
+
+/// Adds the nodes that reach the volume of `claim`, if its volume limits them.
+fn reach(world: &World, claim: &Doc, answer: &mut Explanation) {
+    let name = claim.text("/spec/volumeName");
+    if name.is_empty() {
+        return;
+    }
+    let Some(volume) = world.get(&PERSISTENT_VOLUMES, "", name).found() else {
+        return;
+    };
+    let required = volume.at("/spec/nodeAffinity/required");
+    let selector: Option<NodeSelector> =
+        required.and_then(|required| serde_json::from_str(&required.to_string()).ok());
+    let (Some(selector), Some(nodes)) = (selector, world.list(&NODES, "")) else {
+        return;
+    };
+    let reaches = |node: &&Doc| {
+        let view = node.view::<Node>();
+        view.is_some_and(|view| selector.matches(&view))
+    };
+    let near: Vec<&Doc> = nodes.iter().filter(reaches).collect();
+    let is_cordoned = |node: &Doc| node.at("/spec/unschedulable").is_some_and(|is| *is == true);
+    let names: Vec<&str> = near.iter().take(NAMES).map(|node| node.name()).collect();
+    let names = match near.len().saturating_sub(NAMES) {
+        0 => names.join(", "),
+        more => format!("{} and {more} more", names.join(", ")),
+    };
+    let bound = format!("claim {} is bound to volume {name}", claim.name());
+    let (code, message, who) = if near.is_empty() {
+        (
+            Code::VolumeUnreachable,
+            format!("{bound}, which no node reaches (spec.nodeAffinity of the volume)"),
+            "administrator of the nodes, such as a node in the zone of the volume".to_owned(),
+        )
+    } else if near.iter().all(|node| is_cordoned(node)) {
+        (
+            Code::VolumeUnreachable,
+            format!("{bound}, and the nodes that reach it are cordoned: {names}"),
+            format!(
+                "administrator of the nodes (kubectl uncordon {})",
+                near[0].name()
+            ),
+        )
+    } else {
+        let message = format!("{bound}, which these nodes alone reach: {names}");
+        (Code::VolumeTopology, message, String::new())
+    };
+    answer.add(Reason::new(code, SCHEDULER, message).who(who));
+}
+
+/// Follows the claims of the pod that stand still themselves.
+pub(super) fn claims(world: &World, doc: &Doc, answer: &mut Explanation) {
+    let namespace = doc.namespace();
+    let pod = doc.name();
+    for volume in doc.items("/spec/volumes") {
+        let claim = match volume.pointer("/persistentVolumeClaim/claimName") {
+            Some(name) => name.as_str().unwrap_or_default().to_owned(),
+            None if volume.get("ephemeral").is_some() => format!("{pod}-{}", name(volume)),
+            None => continue,
+        };
+        let found = world.get(&PERSISTENT_VOLUME_CLAIMS, namespace, &claim);
+        if found.is_absent() {
+            let message = format!("the pod's claim {claim} does not exist");
+            let reason = Reason::new(Code::ClaimPending, SCHEDULER, message).who(format!(
+                "creator of PersistentVolumeClaim {namespace}/{claim}"
+            ));
+            answer.add(reason);
+        }
+        if let Some(claim) = found.found() {
+            let about = world.explain(&PERSISTENT_VOLUME_CLAIMS, &claim);
+            if about.is_stuck() {
+                answer.follow(about);
+            }
+            reach(world, &claim, answer);
+        }
+    }
+}

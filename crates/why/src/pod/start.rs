@@ -1,0 +1,188 @@
+//! Why the containers of a pod do not start: its node, a volume, the sandbox, or an init container.
+
+use serde_json::Value;
+use steersman_values::resource::{NODES, PODS, VOLUME_ATTACHMENTS};
+
+use super::{KUBELET, START, name, starting};
+use crate::{Code, Doc, Reason, World, warning};
+
+pub(super) fn silent_node(world: &World, doc: &Doc) -> Option<Reason> {
+    let node = doc.text("/spec/nodeName");
+    let found = world.get(&NODES, "", node);
+    if found.is_absent() {
+        let message = format!("the node {node} of the pod does not exist");
+        return Some(
+            Reason::new(Code::NodeNotReady, "node-lifecycle-controller", message)
+                .who("administrator of the nodes"),
+        );
+    }
+    let ready = found.found()?.condition("Ready")?;
+    if ready.text("/status") == "True" {
+        return None;
+    }
+    let message = format!("node {node} is not ready: {}", ready.text("/message"));
+    let reason = Reason::new(Code::NodeNotReady, KUBELET, message)
+        .who(format!("administrator of node {node}"));
+    Some(reason.since(ready.time("/lastTransitionTime")))
+}
+
+/// The reason why containers do not start: a volume, the sandbox, an init container, or nothing.
+pub(super) fn blocked_start(world: &World, doc: &Doc) -> Reason {
+    let volume = warning(
+        world,
+        doc,
+        &["FailedMount", "FailedAttachVolume", "FailedMapVolume"],
+    );
+    let volume = volume.filter(|event| !is_over(world, doc, &event.message));
+    let sandbox = warning(world, doc, &["FailedCreatePodSandBox"]);
+    let (code, event, who) = match (volume, sandbox) {
+        (Some(event), _)
+            if event.reason == "FailedAttachVolume" && event.message.contains("Multi-Attach") =>
+        {
+            (
+                Code::AttachedElsewhere,
+                event,
+                "owner of the other pod, or administrator of its node",
+            )
+        }
+        (Some(event), _) if event.reason == "FailedAttachVolume" => {
+            (Code::AttachPending, event, "operator of the storage driver")
+        }
+        (Some(event), _) => (
+            Code::VolumeMount,
+            event,
+            "owner of the volume, Secret or ConfigMap",
+        ),
+        (None, Some(event)) => (
+            Code::SandboxFailed,
+            event,
+            "operator of the network plug-in or container runtime",
+        ),
+        (None, None) => {
+            let started = doc
+                .time("/status/startTime")
+                .or(doc.time("/metadata/creationTimestamp"));
+            let init = doc.items("/status/initContainerStatuses").iter();
+            let running = init
+                .into_iter()
+                .find(|status| status.pointer("/state/running").is_some());
+            return match running {
+                Some(status) => {
+                    let since = status
+                        .pointer("/state/running/startedAt")
+                        .and_then(Value::as_str);
+                    let since = since.and_then(|at| at.parse().ok()).or(started);
+                    let is_long = since.is_some_and(|at| world.now.duration_since(at) > START * 5);
+                    let code = if is_long {
+                        Code::InitContainer
+                    } else {
+                        Code::PodStarting
+                    };
+                    let who = if is_long {
+                        "owner of the init container"
+                    } else {
+                        ""
+                    };
+                    let message = format!("init container {} still runs", name(status));
+                    Reason::new(code, KUBELET, message).who(who).since(since)
+                }
+                None => starting("the containers are being created").since(started),
+            };
+        }
+    };
+    let by = match &*event.from {
+        "" => KUBELET,
+        from => from,
+    };
+    let mut reason = Reason::new(code, by, event.message.trim())
+        .who(who)
+        .since(event.first);
+    reason.last_try = event.at;
+    reason.attempts = event.count;
+    reason
+}
+
+/// Whether the conflict of a Multi-Attach error is over. The controller tells it once for each pod, so the
+/// age of the Event says nothing.
+fn is_over(world: &World, doc: &Doc, message: &str) -> bool {
+    let Some((_, rest)) = message.split_once("Multi-Attach error for volume ") else {
+        return false;
+    };
+    if let Some((_, pods)) = rest.split_once("used by pod(s) ") {
+        let mut pods = pods.split(", ");
+        if pods.all(|pod| world.get(&PODS, doc.namespace(), pod).is_absent()) {
+            return true;
+        }
+    }
+    let volume = rest.split('"').nth(1).unwrap_or_default();
+    let attachments = world.list(&VOLUME_ATTACHMENTS, "").unwrap_or_default();
+    let mut nodes = attachments
+        .iter()
+        .filter(|at| at.text("/spec/source/persistentVolumeName") == volume)
+        .map(|at| at.text("/spec/nodeName"))
+        .peekable();
+    nodes.peek().is_some() && nodes.all(|node| node == doc.text("/spec/nodeName"))
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+    use serde_json::json;
+    use steersman_values::resource::ResourceType;
+
+    use super::*;
+    use crate::{Explanation, Loaded, Need};
+
+    #[test]
+    fn a_multi_attach_error_is_over_without_its_pods_or_with_an_attachment_to_the_own_node() {
+        const BY_PODS: &str =
+            "Multi-Attach error for volume \"disk\" Volume is already used by pod(s) old, older";
+        const BY_NODE: &str = "Multi-Attach error for volume \"disk\" Volume is already exclusively attached to one node and can't be attached to another";
+        let none = |_: &World, of: &ResourceType, doc: &Doc| Explanation::new(doc.subject(of), "");
+        let is_over_with = |pod: bool, nodes: &[&str], message: &str| {
+            let mut world = World::new(Timestamp::UNIX_EPOCH, None, none);
+            for (name, is_there) in [("old", false), ("older", pod)] {
+                let need = Need::Object {
+                    of: PODS.clone(),
+                    namespace: "shop".to_owned(),
+                    name: name.to_owned(),
+                };
+                let outcome = if is_there {
+                    Loaded::Objects(vec![Doc::new(json!({}))])
+                } else {
+                    Loaded::Absent
+                };
+                world.load(need, outcome);
+            }
+            let all = Need::List {
+                of: VOLUME_ATTACHMENTS.clone(),
+                namespace: String::new(),
+                fields: String::new(),
+            };
+            let attachment = |node: &&str| {
+                Doc::new(
+                    json!({"spec": {"nodeName": node, "source": {"persistentVolumeName": "disk"}}}),
+                )
+            };
+            world.load(all, Loaded::Objects(nodes.iter().map(attachment).collect()));
+            let doc = Doc::new(
+                json!({"metadata": {"namespace": "shop"}, "spec": {"nodeName": "node-b"}}),
+            );
+            is_over(&world, &doc, message)
+        };
+        let cases = [
+            (true, &["node-a"][..], BY_PODS, false),
+            (true, &[], BY_PODS, false),
+            (false, &[], BY_PODS, true),
+            (true, &["node-b"], BY_PODS, true),
+            (false, &["node-a"], BY_NODE, false),
+            (false, &["node-a", "node-b"], BY_NODE, false),
+            (false, &["node-b"], BY_NODE, true),
+            (false, &["node-b"], "AttachVolume.Attach failed", false),
+        ];
+        for (pod, nodes, message, expected) in cases {
+            let found = is_over_with(pod, nodes, message);
+            assert_eq!(found, expected, "{pod} {nodes:?} {message}");
+        }
+    }
+}

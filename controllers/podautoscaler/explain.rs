@@ -7,6 +7,7 @@ use steersman_why::{Code, Doc, Explanation, Reason, World};
 
 use super::NAME;
 use super::rates;
+use super::shared;
 use super::status::{ABLE_TO_SCALE, SCALING_ACTIVE, SCALING_LIMITED};
 
 /// The window of a scale-down in seconds, without one in the spec and the flag
@@ -100,6 +101,9 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
     if let Some(of) = world.resource(group, &target.kind).found()
         && let Some(target) = world.get(&of, doc.namespace(), &target.name).found()
     {
+        if let Some(reason) = shared::pods_of_others(world, &target, &about) {
+            answer.add(reason);
+        }
         let target = world.explain(&of, &target);
         if target.is_stuck() {
             answer.follow(target);

@@ -34,6 +34,7 @@ mod recall;
 mod replicas;
 mod rescale;
 mod selectors;
+mod shared;
 mod status;
 mod sync;
 #[cfg(test)]

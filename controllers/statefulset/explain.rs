@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use steersman_objects::{PersistentVolumeClaim, Pod, StatefulSet, UpdateStrategy};
-use steersman_values::resource::{PERSISTENT_VOLUME_CLAIMS, PODS};
+use steersman_values::resource::{PERSISTENT_VOLUME_CLAIMS, PODS, SERVICES};
 use steersman_why::{Code, Doc, Explanation, Reason, World, keys, refusal, warning};
 
 use super::NAME;
@@ -64,6 +64,9 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
             && let Some(doc) = doc_of(pod)
         {
             let about = world.explain(&PODS, doc);
+            answer
+                .reasons
+                .extend(governing_service(world, &set, &about));
             if about.is_stuck() && is_replaced(&plan, pod) {
                 replaced(pod, &about, answer);
             } else {
@@ -202,6 +205,36 @@ fn slot_blocks(world: &World, doc: &Doc, plan: &Plan<'_>, slot: &Slot, answer: &
             );
         }
     }
+}
+
+/// The reason about the Service of `spec.serviceName`, which gives the pods their DNS names, if it does not exist.
+/// It is a cause if the trouble of the blocking pod, in `about`, names such a DNS name.
+fn governing_service(world: &World, set: &StatefulSet, about: &Explanation) -> Option<Reason> {
+    let service = &*set.spec.service_name;
+    let namespace = &*set.meta.namespace;
+    let found = world.get(&SERVICES, namespace, service);
+    if service.is_empty() || !found.is_absent() {
+        return None;
+    }
+    let domain = format!(".{service}.{namespace}");
+    let host = format!("{}.{service}", about.object.name);
+    let is_named = about
+        .causes()
+        .any(|(_, cause)| cause.message.contains(&domain) || cause.message.contains(&host));
+    let missing = format!("Service {namespace}/{service} of spec.serviceName does not exist");
+    Some(if is_named {
+        let message = format!(
+            "{missing}, and pod {} asks for its DNS name",
+            about.object.name
+        );
+        let who = format!(
+            "creator of Service {namespace}/{service} (clusterIP: None), or owner of the StatefulSet (serviceName)"
+        );
+        Reason::new(Code::GoverningServiceMissing, NAME, message).who(who)
+    } else {
+        let message = format!("{missing}, so the pods have no DNS names");
+        Reason::new(Code::PodNamesMissing, NAME, message)
+    })
 }
 
 /// The claims of the pod with this ordinal that are being deleted. The controller makes no pod with such a

@@ -322,7 +322,7 @@ async fn explain_rows(
                 .and_then(|report| report.answers.into_iter().next());
             let cause = answer.and_then(|answer| {
                 let (object, cause) = answer.causes().last()?;
-                Some(format!("{}: {}", object.short(), cause.message))
+                Some(format!("{}: {}", object.short(), cause.line()))
             });
             display.explain(kind, key, cause);
         }

@@ -63,6 +63,19 @@ impl Reason {
         }
     }
 
+    /// The message in one line, for people. Output of probes and programs often has many lines: a first one
+    /// that tells what failed, and a last one that tells why.
+    pub fn line(&self) -> String {
+        let mut lines = self.message.lines().map(str::trim);
+        let mut lines = lines.by_ref().filter(|line| !line.is_empty());
+        let first = lines.next().unwrap_or_default();
+        match (lines.next(), lines.next_back()) {
+            (None, _) => first.to_owned(),
+            (Some(last), None) => format!("{first} {last}"),
+            (Some(_), Some(last)) => format!("{first} [...] {last}"),
+        }
+    }
+
     /// The same with a field.
     #[must_use]
     pub fn field(mut self, name: &str, value: impl Into<Value>) -> Self {
@@ -89,5 +102,26 @@ impl Reason {
     pub fn next(mut self, next: Option<Timestamp>) -> Self {
         self.next_try = next.or(self.next_try);
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_of_many_lines_keeps_its_first_and_its_last_one() {
+        let cases = [
+            ("", ""),
+            ("a quota", "a quota"),
+            ("probe failed:\n  exit 1\n", "probe failed: exit 1"),
+            (
+                "probe failed:\n\n* check A\n* check B\n\nno such host\n",
+                "probe failed: [...] no such host",
+            ),
+        ];
+        for (message, line) in cases {
+            assert_eq!(Reason::new(Code::PodNotReady, "", message).line(), line);
+        }
     }
 }

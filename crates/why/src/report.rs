@@ -191,13 +191,13 @@ impl Report {
                     "{since:>8}  {}: {}: {}",
                     answer.object.long(),
                     object.short(),
-                    cause.message
+                    cause.line()
                 ),
                 Some((_, cause)) => writeln!(
                     text,
                     "{since:>8}  {}: {}",
                     answer.object.long(),
-                    cause.message
+                    cause.line()
                 ),
                 None => Ok(()),
             };

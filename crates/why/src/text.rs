@@ -97,7 +97,7 @@ impl Explanation {
 impl Reason {
     fn write(&self, now: Timestamp, depth: usize, text: &mut String) {
         let indent = depth * 2;
-        let _ = write!(text, "{:indent$}{}", "", self.message);
+        let _ = write!(text, "{:indent$}{}", "", self.line());
         let mut times = Vec::new();
         match (self.last_try, self.attempts) {
             (Some(last), attempts @ 1..) => times.push(format!(

@@ -92,4 +92,65 @@ pub(super) const STORIES: &[Story] = &[
             "operator of metallb-controller",
         ),
     },
+    Story {
+        question: 5,
+        title: "the Service of serviceName does not exist, and the program looks for the name of its pod",
+        run: Run::Nothing,
+        steps: &[Step::Load(
+            r#"{"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "broker", "namespace": "default", "uid": "6d1f4c5e-0000-4000-8000-000000000066", "generation": 1, "creationTimestamp": "2026-11-28T11:00:00Z"}, "spec": {"replicas": 3, "serviceName": "broker-nodes", "selector": {"matchLabels": {"app": "broker"}}, "updateStrategy": {"type": "RollingUpdate"}, "template": {"metadata": {"labels": {"app": "broker"}}, "spec": {"containers": [{"name": "main", "image": "registry/broker:7"}]}}}, "status": {"observedGeneration": 1, "replicas": 1, "currentReplicas": 1, "updatedReplicas": 1, "currentRevision": "broker-1", "updateRevision": "broker-1"}}
+---
+{"apiVersion": "v1", "kind": "Service", "metadata": {"name": "broker-headless", "namespace": "default"}, "spec": {"clusterIP": "None", "selector": {"app": "broker"}, "ports": [{"port": 5672}]}}
+---
+{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "broker-0", "namespace": "default", "uid": "6d1f4c5e-0000-4000-8000-000000000166", "creationTimestamp": "2026-11-28T11:00:00Z", "labels": {"app": "broker", "controller-revision-hash": "broker-1", "statefulset.kubernetes.io/pod-name": "broker-0", "apps.kubernetes.io/pod-index": "0"}, "ownerReferences": [{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "broker", "uid": "6d1f4c5e-0000-4000-8000-000000000066", "controller": true, "blockOwnerDeletion": true}]}, "spec": {"nodeName": "node-1", "hostname": "broker-0", "subdomain": "broker-nodes", "containers": [{"name": "main", "image": "registry/broker:7"}]}, "status": {"phase": "Running", "startTime": "2026-11-28T11:00:00Z", "conditions": [{"type": "PodScheduled", "status": "True"}, {"type": "Ready", "status": "False", "reason": "ContainersNotReady", "message": "containers with unready status: [main]", "lastTransitionTime": "2026-11-28T11:00:00Z"}], "containerStatuses": [{"name": "main", "ready": false, "started": true, "restartCount": 0, "image": "registry/broker:7", "imageID": "", "state": {"running": {"startedAt": "2026-11-28T11:00:05Z"}}}]}}
+---
+{"apiVersion": "v1", "kind": "Event", "metadata": {"name": "broker-0.1", "namespace": "default"}, "involvedObject": {"apiVersion": "v1", "kind": "Pod", "name": "broker-0", "namespace": "default", "uid": "6d1f4c5e-0000-4000-8000-000000000166", "fieldPath": "spec.containers{main}"}, "type": "Warning", "reason": "Unhealthy", "message": "Readiness probe failed: the node is not up\n\nmost common reasons:\n * a firewall\n\nunable to reach broker-0.broker-nodes.default.svc.cluster.local: no such host\n", "source": {"component": "kubelet"}, "firstTimestamp": "2026-11-28T11:00:30Z", "lastTimestamp": "2026-11-28T11:59:00Z", "count": 300}
+---
+{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-1"}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}}
+"#,
+        )],
+        about: ("statefulset", "broker"),
+        truth: Truth::Cause(
+            Code::GoverningServiceMissing,
+            "Service default/broker-nodes of spec.serviceName does not exist",
+            "creator of Service default/broker-nodes",
+        ),
+    },
+    Story {
+        question: 5,
+        title: "the Service of serviceName does not exist, and the program fails for another reason",
+        run: Run::Nothing,
+        steps: &[Step::Load(
+            r#"{"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "broker", "namespace": "default", "uid": "6d1f4c5e-0000-4000-8000-000000000067", "generation": 1, "creationTimestamp": "2026-11-28T11:00:00Z"}, "spec": {"replicas": 3, "serviceName": "broker-nodes", "selector": {"matchLabels": {"app": "broker"}}, "updateStrategy": {"type": "RollingUpdate"}, "template": {"metadata": {"labels": {"app": "broker"}}, "spec": {"containers": [{"name": "main", "image": "registry/broker:7"}]}}}, "status": {"observedGeneration": 1, "replicas": 1, "currentReplicas": 1, "updatedReplicas": 1, "currentRevision": "broker-1", "updateRevision": "broker-1"}}
+---
+{"apiVersion": "v1", "kind": "Service", "metadata": {"name": "broker-headless", "namespace": "default"}, "spec": {"clusterIP": "None", "selector": {"app": "broker"}, "ports": [{"port": 5672}]}}
+---
+{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "broker-0", "namespace": "default", "uid": "6d1f4c5e-0000-4000-8000-000000000167", "creationTimestamp": "2026-11-28T11:00:00Z", "labels": {"app": "broker", "controller-revision-hash": "broker-1", "statefulset.kubernetes.io/pod-name": "broker-0", "apps.kubernetes.io/pod-index": "0"}, "ownerReferences": [{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "broker", "uid": "6d1f4c5e-0000-4000-8000-000000000067", "controller": true, "blockOwnerDeletion": true}]}, "spec": {"nodeName": "node-1", "hostname": "broker-0", "subdomain": "broker-nodes", "containers": [{"name": "main", "image": "registry/broker:7"}]}, "status": {"phase": "Running", "startTime": "2026-11-28T11:00:00Z", "conditions": [{"type": "PodScheduled", "status": "True"}, {"type": "Ready", "status": "False", "reason": "ContainersNotReady", "message": "containers with unready status: [main]", "lastTransitionTime": "2026-11-28T11:00:00Z"}], "containerStatuses": [{"name": "main", "ready": false, "started": true, "restartCount": 0, "image": "registry/broker:7", "imageID": "", "state": {"running": {"startedAt": "2026-11-28T11:00:05Z"}}}]}}
+---
+{"apiVersion": "v1", "kind": "Event", "metadata": {"name": "broker-0.1", "namespace": "default"}, "involvedObject": {"apiVersion": "v1", "kind": "Pod", "name": "broker-0", "namespace": "default", "uid": "6d1f4c5e-0000-4000-8000-000000000167", "fieldPath": "spec.containers{main}"}, "type": "Warning", "reason": "Unhealthy", "message": "Readiness probe failed: HTTP probe failed with statuscode: 503", "source": {"component": "kubelet"}, "firstTimestamp": "2026-11-28T11:00:30Z", "lastTimestamp": "2026-11-28T11:59:00Z", "count": 300}
+---
+{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-1"}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}}
+"#,
+        )],
+        about: ("statefulset", "broker"),
+        truth: Truth::Cause(
+            Code::PodNotReady,
+            "HTTP probe failed with statuscode: 503",
+            "owner of the container's program",
+        ),
+    },
+    Story {
+        question: 2,
+        title: "the selector of the scaled Deployment matches the pods of another one",
+        run: Run::Nothing,
+        steps: &[Step::Load(
+            r#"{"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": {"name": "catalog", "namespace": "default", "creationTimestamp": "2026-11-28T11:00:00Z"}, "spec": {"scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "catalog"}, "minReplicas": 2, "maxReplicas": 10, "metrics": [{"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 60}}}]}, "status": {"currentReplicas": 3, "desiredReplicas": 3, "currentMetrics": [{"type": "Resource", "resource": {"name": "cpu", "current": {"averageUtilization": 61, "averageValue": "305m"}}}], "conditions": [{"type": "AbleToScale", "status": "True", "reason": "ReadyForNewScale", "message": "recommended size matches current size"}, {"type": "ScalingActive", "status": "True", "reason": "ValidMetricFound", "message": "the HPA was able to successfully calculate a replica count from cpu resource utilization (percentage of request)"}, {"type": "ScalingLimited", "status": "False", "reason": "DesiredWithinRange", "message": "the desired count is within the acceptable range"}]}}
+---
+{"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "catalog", "namespace": "default", "uid": "6d1f4c5e-0000-4000-8000-000000000068", "generation": 1, "creationTimestamp": "2026-11-28T10:00:00Z"}, "spec": {"replicas": 3, "selector": {"matchLabels": {"app": "catalog"}}, "template": {"metadata": {"labels": {"app": "catalog", "part": "api"}}, "spec": {"containers": [{"name": "main", "image": "registry/catalog:7"}]}}}, "status": {"observedGeneration": 1, "replicas": 3, "updatedReplicas": 3, "readyReplicas": 3, "availableReplicas": 3, "conditions": [{"type": "Available", "status": "True", "reason": "MinimumReplicasAvailable"}, {"type": "Progressing", "status": "True", "reason": "NewReplicaSetAvailable"}]}}
+---
+{"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "indexer", "namespace": "default", "uid": "6d1f4c5e-0000-4000-8000-000000000069", "generation": 1, "creationTimestamp": "2026-11-28T10:00:00Z"}, "spec": {"replicas": 3, "selector": {"matchLabels": {"app": "catalog", "part": "indexer"}}, "template": {"metadata": {"labels": {"app": "catalog", "part": "indexer"}}, "spec": {"containers": [{"name": "main", "image": "registry/indexer:7"}]}}}, "status": {"observedGeneration": 1, "replicas": 3, "updatedReplicas": 3, "readyReplicas": 3, "availableReplicas": 3, "conditions": [{"type": "Available", "status": "True", "reason": "MinimumReplicasAvailable"}, {"type": "Progressing", "status": "True", "reason": "NewReplicaSetAvailable"}]}}
+"#,
+        )],
+        about: ("hpa", "catalog"),
+        truth: Truth::Moves(Code::PodsOfOthers),
+    },
 ];

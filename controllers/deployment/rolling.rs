@@ -93,9 +93,12 @@ pub(super) fn scale_down_old(d: &Deployment, sets: &ReplicaSets) -> ScaleDown {
         down.stale = true;
         return down;
     };
-    // Only available pods count here, because the step above removed only unavailable ones.
-    let available =
-        sum(old.iter().copied(), |rs| rs.status.available_replicas).saturating_add(new_available);
+    // Only available pods count here, because the step above removed only unavailable ones. Upstream counts all
+    // of the status, also those that the last resize has removed since: too few pods are left then.
+    let available = sum(old.iter().copied(), |rs| {
+        rs.status.available_replicas.min(rs.spec.replicas)
+    })
+    .saturating_add(new_available);
     let mut surplus = available.saturating_sub(least);
     for (rs, size) in old.iter().zip(sizes) {
         if surplus <= 0 {
@@ -294,6 +297,14 @@ mod tests {
         ];
         let down = scale_down_old(&rolling(10, 3, 8), &sets(rs("new", 3, 3), old));
         assert_eq!((sizes(&down), down.stale), (vec![("a", 2)], true));
+    }
+
+    /// The first step removes unavailable pods and ends before it reads the status of `b`.
+    #[test]
+    fn available_pods_beyond_the_size_of_a_replica_set_do_not_count() {
+        let old = vec![rs("a", 4, 2).created(1), rs("b", 2, 4).created(2)];
+        let down = scale_down_old(&rolling(6, 0, 2), &sets(rs("new", 0, 0), old));
+        assert_eq!((sizes(&down), down.stale), (vec![("a", 2)], false));
     }
 
     /// The example of the module header; one row per sync.

@@ -29,6 +29,7 @@
 mod config;
 mod health;
 mod labels;
+mod lease;
 mod metrics;
 mod monitor;
 mod no_execute;
@@ -38,7 +39,7 @@ mod recall;
 mod sync;
 mod taints;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod unknown;
 mod writes;
 mod zone_queue;
@@ -53,6 +54,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use steersman_helpers::scheduling::PodsByNode;
 use steersman_objects::{Lease, Node, Object, ObjectKey, Pod};
+use steersman_options::features;
 use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
 use steersman_runtime::informer::{Change, Store};
 use steersman_runtime::keyed::{Keyed, Runner};
@@ -66,6 +68,7 @@ use steersman_values::clock::Clock;
 use tokio::sync::Notify;
 
 use self::config::Config;
+use self::lease::LeaseBreaker;
 use self::metrics::NodeMetrics;
 use self::monitor::Monitor;
 use self::sync::{Nodes, Pods};
@@ -83,6 +86,8 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
         Rule::new(&[""], &["nodes"], &["get", "patch"]),
         Rule::new(&[""], &["nodes/status"], &["patch"]),
         Rule::new(&[""], &["pods/status"], &["patch"]),
+        Rule::new(&["coordination.k8s.io"], &["leases"], &["get"])
+            .with_gate(features::NODE_CONTROLLER_LEASE_CIRCUIT_BREAKER),
         Rule::EVENTS,
     ],
     init,
@@ -144,6 +149,11 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
         waiting: Notify::new(),
         own_writes: nodes.writes(),
         pods_seen,
+        breaker: LeaseBreaker::new(
+            client.clone(),
+            ctx.features
+                .is_on(features::NODE_CONTROLLER_LEASE_CIRCUIT_BREAKER),
+        ),
         writer: Writer {
             recorder: ctx.recorder(IDENTITY, client.clone()),
             client,
@@ -182,6 +192,7 @@ struct Shared {
     own_writes: OwnWrites,
     /// Tells whether the cache of pods is older than this leadership term.
     pods_seen: WritesTo,
+    breaker: LeaseBreaker,
     writer: Writer,
     clock: Clock,
     metrics: NodeMetrics,

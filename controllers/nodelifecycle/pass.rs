@@ -15,6 +15,7 @@ use tokio::time::Instant;
 
 use super::Shared;
 use super::health::{Moment, Ready};
+use super::lease;
 use super::monitor::{Registration, Seen, TaintStep, Work};
 use super::taints::{NOT_READY, Premise, UNREACHABLE};
 use super::writes::NodeError;
@@ -29,9 +30,6 @@ const RETRY_PAUSE: Duration = Duration::from_millis(20);
 /// Time for all tries of a status write. Upstream: `retrySleepTime * NodeHealthUpdateRetry`.
 const RETRY_TIME: Duration = Duration::from_millis(100);
 
-/// Namespace of the Leases of nodes.
-const LEASES: &str = "kube-node-lease";
-
 impl Shared {
     /// Checks all nodes once. No request starts after `stop`.
     pub(super) async fn pass(&self, stop: &CancellationToken) {
@@ -39,6 +37,7 @@ impl Shared {
         let nodes = self.nodes.list();
         let registration = self.monitor().register(&nodes);
         self.announce(&registration);
+        self.breaker.reset();
 
         let (mut seen, lost) = self.examine(&nodes);
         let written = stream::iter(lost)
@@ -96,7 +95,7 @@ impl Shared {
     /// Looks at all nodes. The second list has the nodes that need a status write.
     fn examine(&self, nodes: &[Arc<Node>]) -> (Vec<Seen>, Vec<Arc<Node>>) {
         let now = Moment::now(&self.clock);
-        let namespace = Sym::new(LEASES);
+        let namespace = Sym::new(lease::NAMESPACE);
         let mut seen = Vec::with_capacity(nodes.len());
         let mut lost = Vec::new();
         let mut monitor = self.monitor();
@@ -139,7 +138,7 @@ impl Shared {
     /// reads the node. `None` if the node is gone, or if all tries failed.
     async fn write_unknown(&self, listed: Arc<Node>, stop: &CancellationToken) -> Option<Seen> {
         let began = Instant::now();
-        let namespace = Sym::new(LEASES);
+        let namespace = Sym::new(lease::NAMESPACE);
         let name = &*listed.meta.name;
         let mut before = Ready::of(&listed);
         let mut node = self.nodes.get(&listed.key())?;
@@ -164,6 +163,9 @@ impl Shared {
             };
             if !sight.is_lost {
                 return Some(seen(node, sight.ready));
+            }
+            if !self.breaker.permits(name, lease.as_deref()).await {
+                return None;
             }
             let error = match self.writer.write_unknown(&node).await {
                 Ok(written) => {

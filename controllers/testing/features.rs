@@ -9,6 +9,7 @@ use steersman_options::features::{self, FeatureGates, Gate};
 
 use super::NAMESPACE;
 use super::world::World;
+use crate::nodelifecycle::tests::leases::ready_beside_an_old_cache_of_leases;
 use crate::{
     daemonset, deployment, devicetainteviction, endpointslice, job, namespace, podautoscaler,
     podgc, protection, replicaset, resourceclaim, resourcequota, statefulset,
@@ -528,6 +529,11 @@ async fn every_gate_that_controllers_read_has_an_effect() {
                     suspended_job_keeps_start_time(&world).await,
                     json!(false),
                     json!(true),
+                ),
+                features::NODE_CONTROLLER_LEASE_CIRCUIT_BREAKER => (
+                    ready_beside_an_old_cache_of_leases(is_on).await,
+                    json!("True"),
+                    json!("Unknown"),
                 ),
                 features::ORDERED_NAMESPACE_DELETION => (
                     deleted_beside_a_pod(&world).await,

@@ -4,6 +4,7 @@
 mod day;
 mod health;
 mod hours;
+pub(crate) mod leases;
 mod model;
 mod monitor;
 mod stories;

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use steersman_runtime::controller::Descriptor;
+use steersman_options::features::{self, FeatureGates};
+use steersman_runtime::controller::{ControllerContext, Descriptor};
 
 use super::super::DESCRIPTOR;
 use super::condition;
@@ -53,6 +54,19 @@ impl Kubelets {
         for (index, zone) in zones.iter().enumerate() {
             kubelets.start(&format!("n{index}"), zone).await;
         }
+        kubelets
+    }
+
+    /// The same with this state of the gate `NodeControllerLeaseCircuitBreaker`.
+    pub(super) async fn with_breaker(zones: &[&str], is_on: bool) -> Self {
+        let mut kubelets = Self::without_controllers(zones).await;
+        let gate = features::NODE_CONTROLLER_LEASE_CIRCUIT_BREAKER;
+        let set = move |name: &str| is_on && name == gate.name;
+        let with_gate = |mut context: ControllerContext| {
+            context.features = FeatureGates::new(set);
+            context
+        };
+        kubelets.world.restart_with(&[DESCRIPTOR], with_gate).await;
         kubelets
     }
 

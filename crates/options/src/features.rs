@@ -66,6 +66,9 @@ pub const MUTABLE_SCHEDULING_DIRECTIVES_FOR_SUSPENDED_JOBS: Gate =
     Gate::on("MutableSchedulingDirectivesForSuspendedJobs");
 /// A rolling update of a StatefulSet honours `maxUnavailable`.
 pub const MAX_UNAVAILABLE_STATEFUL_SET: Gate = Gate::off("MaxUnavailableStatefulSet");
+/// No node is lost by a cached Lease that is older than the live one. Releases before 1.37 lack it.
+pub const NODE_CONTROLLER_LEASE_CIRCUIT_BREAKER: Gate =
+    Gate::off("NodeControllerLeaseCircuitBreaker");
 /// The namespace controller deletes pods before all other content of a namespace.
 pub const ORDERED_NAMESPACE_DELETION: Gate = Gate::on("OrderedNamespaceDeletion");
 /// Claims have the condition `Unused`.
@@ -91,7 +94,7 @@ pub const TAINT_TOLERATION_COMPARISON_OPERATORS: Gate =
 pub const WORKLOAD_WITH_JOB: Gate = Gate::off("WorkloadWithJob");
 
 /// All gates of this module, sorted by name.
-pub const ALL: [Gate; 23] = [
+pub const ALL: [Gate; 24] = [
     DRA_ADMIN_ACCESS,
     DRA_DEVICE_TAINT_RULES,
     DRA_EXTENDED_RESOURCE,
@@ -106,6 +109,7 @@ pub const ALL: [Gate; 23] = [
     JOB_POD_REPLACEMENT_POLICY,
     MAX_UNAVAILABLE_STATEFUL_SET,
     MUTABLE_SCHEDULING_DIRECTIVES_FOR_SUSPENDED_JOBS,
+    NODE_CONTROLLER_LEASE_CIRCUIT_BREAKER,
     ORDERED_NAMESPACE_DELETION,
     PERSISTENT_VOLUME_CLAIM_UNUSED_SINCE_TIME,
     POD_DELETION_COST,

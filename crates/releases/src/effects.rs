@@ -73,7 +73,7 @@ pub const READ: &[(&str, Effect)] = &[
     ("MultiCIDRServiceAllocator", Acts),
     ("MutableSchedulingDirectivesForSuspendedJobs", Acts),
     ("NativeHistograms", NotYet(false, "metrics have classic buckets only")),
-    ("NodeControllerLeaseCircuitBreaker", NotYet(false, "a node is lost by the cached Lease")),
+    ("NodeControllerLeaseCircuitBreaker", Acts),
     ("NodeLifecycleConditions", NotYet(false, "nodes have no conditions about their lifecycle")),
     ("OrderedNamespaceDeletion", Acts),
     ("PersistentVolumeClaimUnusedSinceTime", Acts),

@@ -105,13 +105,12 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
         },
         Action::Start(_) => {}
     }
-    if cron_job.spec.concurrency_policy == ConcurrencyPolicy::Forbid {
-        for job in draft.active() {
-            let found = world.get(&JOBS, doc.namespace(), &job.name).found();
-            answer
-                .waits_for
-                .extend(found.map(|job| world.explain(&JOBS, &job)));
-        }
+    let is_forbidden = cron_job.spec.concurrency_policy == ConcurrencyPolicy::Forbid;
+    for job in draft.active() {
+        let found = world.get(&JOBS, doc.namespace(), &job.name).found();
+        let about = found.map(|job| world.explain(&JOBS, &job));
+        let shown = about.filter(|about| is_forbidden || about.is_stuck());
+        answer.waits_for.extend(shown);
     }
 }
 

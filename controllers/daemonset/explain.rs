@@ -71,20 +71,35 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
 
 /// The DaemonSet that installs the network plugin, if it keeps its pods from `node`, and the reason.
 pub(crate) fn network_plugin(world: &World, node: &Doc) -> Option<(String, String)> {
+    let node = node.view::<Node>()?;
+    network_plugins(world).find_map(|doc| {
+        let set = doc.view::<DaemonSet>()?;
+        let why = obstacle(&set.spec.constraints, &node, Comparisons::Disabled)?;
+        Some((format!("{}/{}", doc.namespace(), doc.name()), words(why)))
+    })
+}
+
+/// The DaemonSet that installs the network plugin, and the answer about its pod on `node` if that pod is stuck.
+pub(crate) fn network_plugin_pod(world: &World, node: &Doc) -> Option<(String, Explanation)> {
+    let pods = world.pods_on(node.name())?;
+    network_plugins(world).find_map(|set| {
+        let pod = pods.iter().find(|pod| pod.is_controlled_by(set.uid()))?;
+        let about = world.explain(&PODS, pod);
+        let name = format!("{}/{}", set.namespace(), set.name());
+        about.is_stuck().then_some((name, about))
+    })
+}
+
+/// The DaemonSets whose pods write to the folders of network plugins.
+fn network_plugins(world: &World) -> impl Iterator<Item = &Doc> {
     const FOLDERS: [&str; 2] = ["/etc/cni/net.d", "/opt/cni/bin"];
-    let installs = |doc: &&Doc| {
+    let all = world.list(&DAEMON_SETS, "").unwrap_or_default();
+    all.iter().filter(|doc| {
         let mut volumes = doc.items("/spec/template/spec/volumes").iter();
         volumes.any(|volume| {
             let path = volume.pointer("/hostPath/path").and_then(Value::as_str);
             path.is_some_and(|path| FOLDERS.iter().any(|folder| path.starts_with(folder)))
         })
-    };
-    let node = node.view::<Node>()?;
-    let all = world.list(&DAEMON_SETS, "").unwrap_or_default();
-    all.iter().filter(installs).find_map(|doc| {
-        let set = doc.view::<DaemonSet>()?;
-        let why = obstacle(&set.spec.constraints, &node, Comparisons::Disabled)?;
-        Some((format!("{}/{}", doc.namespace(), doc.name()), words(why)))
     })
 }
 

@@ -8,7 +8,7 @@ use super::snapshot;
 use crate::{garbagecollector, job, persistentvolume, protection};
 
 /// Finalizers of other components, by their start, and the component.
-const FOREIGN: [(&str, &str); 12] = [
+const FOREIGN: [(&str, &str); 19] = [
     (
         "service.kubernetes.io/load-balancer-cleanup",
         "cloud-controller-manager",
@@ -30,6 +30,13 @@ const FOREIGN: [(&str, &str); 12] = [
     ("cluster.x-k8s.io", "Cluster API"),
     ("karpenter.sh/", "Karpenter"),
     ("ingress.k8s.aws/", "AWS Load Balancer Controller"),
+    ("service.k8s.aws/", "AWS Load Balancer Controller"),
+    ("controller.cattle.io/", "Rancher"),
+    ("wrangler.cattle.io/", "Rancher"),
+    ("finalizer.apiextensions.crossplane.io", "Crossplane"),
+    ("finalizer.keda.sh", "KEDA"),
+    ("longhorn.io", "Longhorn"),
+    ("ceph.rook.io", "Rook"),
 ];
 
 /// Finalizers of controllers of this manager without an explanation of their own.
@@ -112,7 +119,7 @@ fn finalizer(world: &World, doc: &Doc, name: &str, answer: &mut Explanation) {
         JOB_TRACKING => job::explain::tracking(world, doc, answer),
         CUSTOM_RESOURCES => custom_resources(world, doc, answer),
         snapshot::SOURCE => snapshot::explain(world, doc, answer),
-        _ => other(doc, name, answer),
+        _ => other(world, doc, name, answer),
     }
 }
 
@@ -157,7 +164,7 @@ fn custom_resources(world: &World, doc: &Doc, answer: &mut Explanation) {
     }
 }
 
-fn other(doc: &Doc, name: &str, answer: &mut Explanation) {
+fn other(world: &World, doc: &Doc, name: &str, answer: &mut Explanation) {
     let since = doc.deleted_since();
     let starts = |(start, _): &&(&str, &str)| name.starts_with(start);
     if let Some((_, owner)) = OWN.iter().find(starts) {
@@ -182,9 +189,28 @@ fn other(doc: &Doc, name: &str, answer: &mut Explanation) {
     let set = set_by
         .map(|manager| format!(" (set by {manager})"))
         .unwrap_or_default();
-    let message =
+    let mut message =
         format!("finalizer {name}{set} is left; no controller of this manager removes it");
-    let who = format!("{who}; if that program is gone, owner of the object (remove the finalizer)");
+    let content = doc.condition("NamespaceContentRemaining");
+    if content.is_some_and(|content| content.text("/status") == "False") {
+        message.push_str("; the content of the namespace is gone");
+    }
+    // The program runs, and says why it keeps the finalizer.
+    let said = warning(world, doc, &[]).filter(|event| event.at >= since);
+    let who = match said {
+        Some(event) => {
+            message = format!(
+                "{message}; {}: {}: {}",
+                event.from,
+                event.reason,
+                event.message.trim()
+            );
+            format!("owner of the object, by these words; or {who}")
+        }
+        None => {
+            format!("{who}; if that program is gone, owner of the object (remove the finalizer)")
+        }
+    };
     answer.add(
         Reason::new(Code::ForeignFinalizer, by, message)
             .who(who)

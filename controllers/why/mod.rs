@@ -10,6 +10,7 @@ mod account;
 mod ask;
 mod conversion;
 mod deletion;
+mod ingress;
 mod injected;
 mod limit_range;
 mod snapshot;
@@ -23,7 +24,7 @@ use steersman_values::resource::{
     HORIZONTAL_POD_AUTOSCALERS, LEASES, NAMESPACES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES,
     ResourceType, SERVICE_ACCOUNTS,
 };
-use steersman_why::{Code, Doc, Explanation, Known, Reason, Subject, World, keys, pod};
+use steersman_why::{Code, Doc, Explanation, Known, Reason, Subject, World, keys, pod, warning};
 
 use crate::{
     attachdetach, certificates, cronjob, daemonset, deployment, disruption, endpointslice,
@@ -182,7 +183,7 @@ fn absent(
 pub fn explain(world: &World, of: &ResourceType, doc: &Doc) -> Explanation {
     let mut answer = Explanation::new(
         doc.subject(of),
-        "is not handled by a controller of this manager",
+        "exists; kube-controller-manager has no controller for its kind",
     );
     let key = match doc.namespace() {
         "" => doc.name().to_owned(),
@@ -256,8 +257,20 @@ fn by_kind(world: &World, of: &ResourceType, doc: &Doc, answer: &mut Explanation
         ("certificates.k8s.io", "certificatesigningrequests") => {
             certificates::explain::explain(world, doc, answer)
         }
+        ("networking.k8s.io", "ingresses") => ingress::explain(world, doc, answer),
+        _ if controllers(of).is_empty() => answer.reasons.extend(reported(world, doc)),
         _ => {}
     }
+}
+
+/// The last Warning about an object of a kind that no controller of this manager handles.
+fn reported(world: &World, doc: &Doc) -> Option<Reason> {
+    let event = warning(world, doc, &[])?;
+    let message = format!("{}: {}", event.reason, event.message.trim());
+    let mut reason = Reason::new(Code::ReportedElsewhere, event.from, message).since(event.first);
+    reason.last_try = event.at;
+    reason.attempts = event.count;
+    Some(reason)
 }
 
 fn node(world: &World, doc: &Doc, answer: &mut Explanation) {
@@ -296,6 +309,14 @@ fn node(world: &World, doc: &Doc, answer: &mut Explanation) {
                 "{message}; DaemonSet {set}, which installs the network plugin, has no pod here: {why}"
             );
             who = format!("owner of DaemonSet {set} (tolerations)");
+        } else if message.contains("NetworkPluginNotReady")
+            && let Some((set, pod)) = daemonset::explain::network_plugin_pod(world, doc)
+        {
+            message = format!(
+                "{message}; the pod of DaemonSet {set}, which installs the network plugin, does not run"
+            );
+            who = format!("see the pod of DaemonSet {set}");
+            answer.follow(pod);
         }
         let reason = Reason::new(Code::NodeNotReady, "kubelet", message).who(who);
         answer.add(reason.since(ready.time("/lastTransitionTime")));

@@ -6,15 +6,15 @@ use jiff::Timestamp;
 use steersman_runtime::leader::DEFAULT_LEASE;
 use steersman_values::resource::{
     CERTIFICATE_SIGNING_REQUESTS, CRON_JOBS, CUSTOM_RESOURCE_DEFINITIONS, DAEMON_SETS, DEPLOYMENTS,
-    HORIZONTAL_POD_AUTOSCALERS, JOBS, LEASES, NAMESPACES, NODES, PERSISTENT_VOLUME_CLAIMS,
-    PERSISTENT_VOLUMES, POD_DISRUPTION_BUDGETS, PODS, REPLICA_SETS, REPLICATION_CONTROLLERS,
-    ResourceType, SERVICES, STATEFUL_SETS,
+    HORIZONTAL_POD_AUTOSCALERS, INGRESSES, JOBS, LEASES, NAMESPACES, NODES,
+    PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, POD_DISRUPTION_BUDGETS, PODS, REPLICA_SETS,
+    REPLICATION_CONTROLLERS, ResourceType, SERVICES, STATEFUL_SETS,
 };
 use steersman_why::{Code, Doc, Explanation, Subject, World};
 
 /// The kinds whose objects are searched. Objects that another one of them owns are left out, because
 /// the answer about the owner follows them.
-pub const KINDS: [&ResourceType; 17] = [
+pub const KINDS: [&ResourceType; 18] = [
     &NAMESPACES,
     &DEPLOYMENTS,
     &STATEFUL_SETS,
@@ -27,6 +27,7 @@ pub const KINDS: [&ResourceType; 17] = [
     &PERSISTENT_VOLUME_CLAIMS,
     &PERSISTENT_VOLUMES,
     &SERVICES,
+    &INGRESSES,
     &HORIZONTAL_POD_AUTOSCALERS,
     &POD_DISRUPTION_BUDGETS,
     &NODES,

@@ -184,7 +184,7 @@ impl Leader {
         answer.map_err(|error| match error.to_string() {
             // A server's own answer about a missing object has other words.
             text if text.starts_with(UNSERVED) => {
-                "it does not serve this path or type: kube-controller-manager and older releases have no `why`, and the page needs --ui"
+                "it does not serve this path: the type is unknown, or this is kube-controller-manager or an older release, or the page needs --ui"
                     .to_owned()
             }
             text => text,

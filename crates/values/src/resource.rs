@@ -126,6 +126,12 @@ pub static SERVICE_CIDRS: ResourceType =
 /// networking.k8s.io/v1 ipaddresses.
 pub static IP_ADDRESSES: ResourceType =
     ResourceType::builtin("networking.k8s.io", "IPAddress", "ipaddresses", false);
+/// networking.k8s.io/v1 ingresses.
+pub static INGRESSES: ResourceType =
+    ResourceType::builtin("networking.k8s.io", "Ingress", "ingresses", true);
+/// networking.k8s.io/v1 ingressclasses.
+pub static INGRESS_CLASSES: ResourceType =
+    ResourceType::builtin("networking.k8s.io", "IngressClass", "ingressclasses", false);
 /// core/v1 events.
 pub static EVENTS: ResourceType = ResourceType::builtin("", "Event", "events", true);
 /// core/v1 namespaces.

@@ -25,11 +25,12 @@ pub struct LastEvent {
 /// The start of the message of an Event that the correlator joins with others.
 const COMBINED: &str = "(combined from similar events): ";
 
-/// The newest Warning about `object` with one of these reasons.
+/// The newest Warning about `object` with one of these reasons, or with any reason if `reasons` is empty.
 pub fn warning(world: &World, object: &Doc, reasons: &[&str]) -> Option<LastEvent> {
     let events = world.events(object);
     let event = events.iter().find(|event| {
-        event.text("/type") == "Warning" && reasons.contains(&event.text("/reason"))
+        let is_meant = reasons.is_empty() || reasons.contains(&event.text("/reason"));
+        event.text("/type") == "Warning" && is_meant
     })?;
     let from = match event.text("/source/component") {
         "" => event.text("/reportingComponent"),

@@ -66,6 +66,13 @@ fn labels(pod: &Doc, nodes: Option<&[Doc]>) -> Option<String> {
     (!asks.is_empty()).then(|| format!("the pod asks for nodes with {}{ends}", asks.join(" and ")))
 }
 
+/// The terms of a required node affinity, in the syntax of `kubectl --selector`.
+pub(crate) fn terms(required: &Value) -> String {
+    let terms = required["nodeSelectorTerms"].as_array();
+    let texts = terms.into_iter().flatten().map(term);
+    texts.collect::<Vec<_>>().join(" or ")
+}
+
 /// A term of a node selector in the syntax of `kubectl --selector`.
 fn term(term: &Value) -> String {
     let list = |field: &str| term[field].as_array().cloned().unwrap_or_default();

@@ -64,10 +64,10 @@ impl Reason {
     }
 
     /// The message in one line, for people. Output of probes and programs often has many lines: a first one
-    /// that tells what failed, and a last one that tells why.
+    /// that tells what failed, and a last one that tells why. The last one of `mount` only names its log.
     pub fn line(&self) -> String {
-        let mut lines = self.message.lines().map(str::trim);
-        let mut lines = lines.by_ref().filter(|line| !line.is_empty());
+        let lines = self.message.lines().map(str::trim);
+        let mut lines = lines.filter(|line| !line.is_empty() && !line.starts_with("dmesg(1)"));
         let first = lines.next().unwrap_or_default();
         match (lines.next(), lines.next_back()) {
             (None, _) => first.to_owned(),
@@ -115,6 +115,10 @@ mod tests {
             ("", ""),
             ("a quota", "a quota"),
             ("probe failed:\n  exit 1\n", "probe failed: exit 1"),
+            (
+                "failed\ncommand: mount\nOutput: bad option\n  dmesg(1) may have more",
+                "failed [...] Output: bad option",
+            ),
             (
                 "probe failed:\n\n* check A\n* check B\n\nno such host\n",
                 "probe failed: [...] no such host",

@@ -73,9 +73,17 @@ fn crash(kind: &str, status: &Value, end: &str) -> Reason {
             "kubectl logs --previous",
         ),
     };
+    // The runtime could not start the program, so there are no logs.
+    let never_ran = ["(StartError)", "(ContainerCannotRun)"]
+        .iter()
+        .any(|why| end.contains(why));
+    let who = if never_ran {
+        "owner of the pod template (command, args), or of the image".to_owned()
+    } else {
+        format!("owner of the container's program ({logs})")
+    };
     let message = format!("{kind} {name} {end}{restarts}");
-    Reason::new(Code::ContainerCrash, KUBELET, message)
-        .who(format!("owner of the container's program ({logs})"))
+    Reason::new(Code::ContainerCrash, KUBELET, message).who(who)
 }
 
 /// Exit codes of a program that SIGTERM or SIGKILL ended.

@@ -1,5 +1,6 @@
 //! Why the scheduler puts a pod on no node.
 
+use serde_json::Value;
 use steersman_objects::Node;
 use steersman_objects::scheduling::NodeSelector;
 use steersman_values::resource::{NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS};
@@ -50,6 +51,11 @@ pub(super) fn unscheduled(world: &World, doc: &Doc, answer: &mut Explanation) {
             if let Some(room) = room {
                 message = format!("{}{ONLY_NODE}{room}", message.trim_end_matches('.'));
             }
+            let mut who = who;
+            if let Some((said, operator)) = no_further_node(world, doc) {
+                message = format!("{}; {said}", message.trim_end_matches('.'));
+                who = format!("{who}, or {operator}");
+            }
             let reason = Reason::new(Code::PodUnscheduled, SCHEDULER, message).who(who);
             answer.add(reason.since(condition.time("/lastTransitionTime")));
         }
@@ -67,6 +73,27 @@ pub(super) fn unscheduled(world: &World, doc: &Doc, answer: &mut Explanation) {
         }
         _ => answer.add(starting("the pod waits for the scheduler")),
     }
+}
+
+/// The words of an autoscaler of nodes that adds none for the pod, and its operator.
+fn no_further_node(world: &World, doc: &Doc) -> Option<(String, String)> {
+    let events = world.events(doc);
+    let (from, event) = events.iter().find_map(|event| {
+        let from = match event.text("/source/component") {
+            "" => event.text("/reportingComponent"),
+            component => component,
+        };
+        let is_refusal = match event.text("/reason") {
+            "NotTriggerScaleUp" => true,
+            "FailedScheduling" => from == "karpenter",
+            _ => false,
+        };
+        is_refusal.then_some((from, event))
+    })?;
+    Some((
+        format!("{from} adds no node: {}", event.text("/message").trim()),
+        format!("operator of {from}"),
+    ))
 }
 
 /// Adds the resource claims of the pod that do not exist, and the missing templates of others.
@@ -179,8 +206,14 @@ fn reach(world: &World, claim: &Doc, answer: &mut Explanation) {
     let (code, message, who) = if near.is_empty() {
         (
             Code::VolumeUnreachable,
-            format!("{bound}, which no node reaches (spec.nodeAffinity of the volume)"),
-            "administrator of the nodes, such as a node in the zone of the volume".to_owned(),
+            format!(
+                "{bound}, which no node reaches: its spec.nodeAffinity asks for {}",
+                placement::terms(required.unwrap_or(&Value::Null))
+            ),
+            format!(
+                "administrator of the nodes (a node with these labels), or owner of claim {}",
+                claim.name()
+            ),
         )
     } else if near.iter().all(|node| is_cordoned(node)) {
         (

@@ -35,6 +35,9 @@ pub(super) fn blocked_start(world: &World, doc: &Doc) -> Reason {
     );
     let volume = volume.filter(|event| !is_over(world, doc, &event.message));
     let sandbox = warning(world, doc, &["FailedCreatePodSandBox"]);
+    let mount_owner = volume
+        .as_ref()
+        .map_or("", |event| owner_of_mount(&event.message));
     let (code, event, who) = match (volume, sandbox) {
         (Some(event), _)
             if event.reason == "FailedAttachVolume" && event.message.contains("Multi-Attach") =>
@@ -48,11 +51,7 @@ pub(super) fn blocked_start(world: &World, doc: &Doc) -> Reason {
         (Some(event), _) if event.reason == "FailedAttachVolume" => {
             (Code::AttachPending, event, "operator of the storage driver")
         }
-        (Some(event), _) => (
-            Code::VolumeMount,
-            event,
-            "owner of the volume, Secret or ConfigMap",
-        ),
+        (Some(event), _) => (Code::VolumeMount, event, mount_owner),
         (None, Some(event)) => (
             Code::SandboxFailed,
             event,
@@ -100,6 +99,25 @@ pub(super) fn blocked_start(world: &World, doc: &Doc) -> Reason {
     reason.last_try = event.at;
     reason.attempts = event.count;
     reason
+}
+
+/// The one that can mend a failed mount, by words of the kubelet and of `mount`.
+fn owner_of_mount(message: &str) -> &'static str {
+    let has = |words: &[&str]| words.iter().any(|word| message.contains(word));
+    if has(&["configmap \"", "secret \""]) && message.contains("not found") {
+        "creator of this ConfigMap or Secret, or owner of the pod template (volumes)"
+    } else if has(&["/sbin/mount.", "unknown filesystem type"]) {
+        "administrator of the node (programs that mount this file system, such as nfs-common)"
+    } else if has(&[
+        "access denied by server",
+        "timed out",
+        "No route to host",
+        "Connection refused",
+    ]) {
+        "operator of the file server, or of the network between it and the node"
+    } else {
+        "owner of the volume, Secret or ConfigMap"
+    }
 }
 
 /// Whether the conflict of a Multi-Attach error is over. The controller tells it once for each pod, so the

@@ -3,6 +3,7 @@
 mod batch;
 mod blind;
 mod blind_fifth;
+mod blind_seventh;
 mod blind_sixth;
 mod deletion;
 mod manager;
@@ -14,7 +15,7 @@ use crate::Story;
 
 /// All stories, sorted by their question.
 pub fn all() -> Vec<&'static Story> {
-    let groups: [&[Story]; 9] = [
+    let groups: [&[Story]; 10] = [
         workloads::STORIES,
         deletion::STORIES,
         batch::STORIES,
@@ -24,6 +25,7 @@ pub fn all() -> Vec<&'static Story> {
         blind::STORIES,
         blind_fifth::STORIES,
         blind_sixth::STORIES,
+        blind_seventh::STORIES,
     ];
     let mut all: Vec<&Story> = groups.into_iter().flatten().collect();
     all.sort_by_key(|story| story.question);

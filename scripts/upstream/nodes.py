@@ -1,0 +1,66 @@
+"""Cases of nodes: their taints, their address ranges, and the pods on them."""
+
+from world import Refused, now, pod
+
+CASES = {}
+
+
+def case(name):
+    return lambda run: CASES.setdefault(name, run)
+
+
+@case("taint-eviction-refused-once")
+def refused_once(world):
+    space = world.namespace()
+    node = world.node("a")
+    # The taint eviction controller uses an index of pods that the node lifecycle controller adds.
+    world.start_manager("taint-eviction-controller,node-lifecycle-controller", "--node-monitor-grace-period=600s")
+    world.create(f"{space}/pods", pod("web", "a"))
+    world.run(f"{space}/pods/web")
+    lift = world.refuse("no-deletion", [""], ["pods"], ["DELETE"], "false")
+    world.until("refusals", 30, lambda: is_refused(world, f"{space}/pods/web"))
+    world.patch(node, {"spec": {"taints": [{"key": "broken", "effect": "NoExecute"}]}})
+    world.until("an eviction", 30, lambda: world.all(f"{space}/events?fieldSelector=reason=TaintManagerEviction"))
+    lift()
+    evicted = world.within(90, lambda: deleted(world.get(f"{space}/pods/web")))
+    return not evicted, f"a pod without a toleration, 90 s after its deletion was refused for a moment: {'evicted' if evicted else 'still runs'}"
+
+
+def is_refused(world, path):
+    try:
+        world.ask("DELETE", f"{path}?dryRun=All")
+    except Refused:
+        return True
+    return False
+
+
+def deleted(found):
+    return found is None or "deletionTimestamp" in found["metadata"]
+
+
+@case("node-lifecycle-taints-at-a-restart")
+def taints_at_a_restart(world):
+    node = world.node("a", ready="False")
+    beat(world, "b")
+    flags = ["--node-monitor-grace-period=600s"]
+    world.start_manager("node-lifecycle-controller", *flags)
+    first = world.until("a taint", 90, lambda: added(world.get(node)))
+    world.pause(5)
+    world.kill_manager()
+    world.start_manager("node-lifecycle-controller", *flags)
+    world.within(60, lambda: added(world.get(node)) not in (None, first))
+    world.within(30, lambda: added(world.get(node)))
+    last = added(world.get(node))
+    return last != first, f"time of the NoExecute taint before and after a restart of the manager: {first}, {last}"
+
+
+def beat(world, name):
+    world.node(name)
+    world.create("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases", {
+        "metadata": {"name": name}, "spec": {"holderIdentity": name, "renewTime": now().replace("Z", ".000000Z")}})
+
+
+def added(node):
+    """The time of the NoExecute taint of a node that is not ready."""
+    taints = [taint for taint in node["spec"].get("taints", []) if taint["effect"] == "NoExecute"]
+    return taints[0]["timeAdded"] if taints else None

@@ -13,6 +13,7 @@ import argparse
 import os
 import pathlib
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -44,6 +45,8 @@ def main():
     unknown = [name for name in arguments.cases if name not in CASES]
     if unknown:
         parser.error(f"no such case: {', '.join(unknown)}; --list tells all")
+    # The programs of a case end with the script.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     manager = arguments.manager or pathlib.Path(arguments.assets) / "kube-controller-manager"
     unexpected = 0
     for name in arguments.cases or CASES:

@@ -189,6 +189,31 @@ def budget_of_a_relabelled_pod(world):
                       f"an eviction is {answer}, and {left} pods are left")
 
 
+@case("statefulset-waits-for-a-claim")
+def waits_for_a_claim(world):
+    space = world.namespace()
+    world.node("a")
+    world.start_manager("statefulset-controller,garbage-collector-controller")
+    claim = {"metadata": {"name": "data", "finalizers": ["example.org/backup"]},
+             "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}
+    world.create(f"{APPS}/namespaces/shop/statefulsets", workload(
+        "StatefulSet", "db", replicas=2, serviceName="db", podManagementPolicy="Parallel", volumeClaimTemplates=[claim],
+        persistentVolumeClaimRetentionPolicy={"whenScaled": "Delete", "whenDeleted": "Retain"}))
+    run_all(world, space, 2, "db")
+    db, last, data = f"{APPS}/namespaces/shop/statefulsets/db", f"{space}/pods/db-1", f"{space}/persistentvolumeclaims/data-db-1"
+    world.until("two ready pods", 30, lambda: world.get(db)["status"].get("readyReplicas") == 2)
+    world.patch(db, {"spec": {"replicas": 1}})
+    world.until("the second pod is gone", 60, lambda: world.get(last) is None)
+    world.until("its claim is being deleted", 60, lambda: "deletionTimestamp" in world.get(data)["metadata"])
+    world.patch(db, {"spec": {"replicas": 2}})
+    world.until("the new size is seen", 30, lambda: observed(world.get(db)))
+    world.pause(5)
+    world.patch(data, {"metadata": {"finalizers": None}})
+    world.until("the claim is gone", 30, lambda: world.get(data) is None or "deletionTimestamp" not in world.get(data)["metadata"])
+    found = world.within(90, lambda: world.get(last))
+    return not found, f"the second pod, 90 s after its former claim is gone: {'there' if found else 'absent'}"
+
+
 @case("deployment-below-its-minimum")
 def below_its_minimum(world):
     """Sizes that a rollout has after a rollback, with the status of one ReplicaSet behind its last resize."""

@@ -61,7 +61,7 @@ class World:
                    "--service-account-issuer=https://kubernetes.default.svc", "--enable-priority-and-fairness=false",
                    "--enable-aggregator-routing=true",
                    f"--disable-admission-plugins={WITHOUT}")
-        self.until("the API server is ready", 60, lambda: self.ask("GET", "/readyz", raw=True))
+        self.until("the API server is ready", 240, lambda: self.ask("GET", "/readyz", raw=True))
 
     def spawn(self, name, *command):
         log = open(self.folder / f"{name}.log", "a")

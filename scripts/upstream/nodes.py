@@ -3,6 +3,7 @@
 from world import Refused, now, pod
 
 CASES = {}
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 
 
 def case(name):
@@ -41,23 +42,24 @@ def deleted(found):
 @case("node-lifecycle-taints-at-a-restart")
 def taints_at_a_restart(world):
     node = world.node("a", ready="False")
-    beat(world, "b")
+    world.node("b")
+    world.until("the namespace of Leases", 30, lambda: world.get("/api/v1/namespaces/kube-node-lease"))
+    world.create(LEASES, {"metadata": {"name": "b"}, "spec": {"holderIdentity": "b"}})
     flags = ["--node-monitor-grace-period=600s"]
     world.start_manager("node-lifecycle-controller", *flags)
-    first = world.until("a taint", 90, lambda: added(world.get(node)))
+
+    def taint():
+        """The time of the taint, after a sign of life of the other node."""
+        world.patch(f"{LEASES}/b", {"spec": {"renewTime": now().replace("Z", ".000000Z")}})
+        return added(world.get(node))
+
+    first = world.until("a taint", 90, taint)
     world.pause(5)
     world.kill_manager()
     world.start_manager("node-lifecycle-controller", *flags)
-    world.within(60, lambda: added(world.get(node)) not in (None, first))
-    world.within(30, lambda: added(world.get(node)))
-    last = added(world.get(node))
+    world.within(45, lambda: taint() not in (None, first))
+    last = world.within(30, taint)
     return last != first, f"time of the NoExecute taint before and after a restart of the manager: {first}, {last}"
-
-
-def beat(world, name):
-    world.node(name)
-    world.create("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases", {
-        "metadata": {"name": name}, "spec": {"holderIdentity": name, "renewTime": now().replace("Z", ".000000Z")}})
 
 
 def added(node):

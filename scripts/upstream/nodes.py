@@ -62,6 +62,28 @@ def taints_at_a_restart(world):
     return last != first, f"time of the NoExecute taint before and after a restart of the manager: {first}, {last}"
 
 
+@case("node-lifecycle-rate-of-one")
+def rate_of_one(world):
+    for name in ("a", "b", "c"):
+        world.node(name, ready="False")
+    world.start_manager("node-lifecycle-controller", "--node-monitor-grace-period=600s", "--node-eviction-rate=1")
+    events = "/api/v1/events?fieldSelector=reason=RegisteredNode"
+    world.until("the manager has seen the nodes", 60, lambda: len(world.all(events)) == 3)
+    world.pause(10)
+    # One node recovers, which ends the stop of all evictions.
+    ready = [{"type": "Ready", "status": "True", "reason": "KubeletReady", "lastHeartbeatTime": now(), "lastTransitionTime": now()}]
+    world.patch("/api/v1/nodes/b/status", {"status": {"conditions": ready}}, "strategic")
+    world.until("the namespace of Leases", 30, lambda: world.get("/api/v1/namespaces/kube-node-lease"))
+    world.create(LEASES, {"metadata": {"name": "b"}, "spec": {"holderIdentity": "b"}})
+
+    def tainted():
+        world.patch(f"{LEASES}/b", {"spec": {"renewTime": now().replace("Z", ".000000Z")}})
+        return [name for name in ("a", "c") if added(world.get(f"/api/v1/nodes/{name}"))]
+
+    world.within(90, lambda: len(tainted()) == 2)
+    return len(tainted()) < 2, f"lost nodes with a NoExecute taint, of a and c, 90 s after b is ready again: {tainted()}"
+
+
 def added(node):
     """The time of the NoExecute taint of a node that is not ready."""
     taints = [taint for taint in node["spec"].get("taints", []) if taint["effect"] == "NoExecute"]

@@ -55,7 +55,7 @@ INJECTED_BUGS = [
         "pods are created and deleted without expectations and own writes",
         [
             (f"{RUNTIME}/keyed.rs", "if self.waits_for_cache(key) {", "if false {"),
-            (f"{REPLICA_SET}/sync.rs", "let is_settled = self.control.expectations().satisfied(key);", "let is_settled = true;"),
+            (f"{REPLICA_SET}/sync.rs", "let is_settled = self.control.consistency().satisfied(key);", "let is_settled = true;"),
         ],
         ["replicaset/create", "replicaset/scale"],
     ),

@@ -59,12 +59,12 @@ use steersman_helpers::volume::VolumeResolver;
 use steersman_objects::{
     CsiDriver, Node, ObjectKey, PersistentVolume, PersistentVolumeClaim, Pod, VolumeAttachment,
 };
+use steersman_runtime::consistency::{ConsistencyStore, TrackedCache};
 use steersman_runtime::controller::{
     Controller, ControllerContext, Descriptor, INFORMERS, InitError,
 };
 use steersman_runtime::events::EventRecorder;
 use steersman_runtime::informer::Store;
-use steersman_runtime::own_writes::{OwnWrites, WritesTo};
 use steersman_runtime::rbac::Rule;
 use steersman_runtime::reads::Read;
 use steersman_runtime::tasks::CancellationToken;
@@ -126,7 +126,7 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     let drivers = ctx.informers.shared::<CsiDriver>();
     let attachments = ctx.informers.shared::<VolumeAttachment>();
     let client = ctx.client(IDENTITY);
-    let writes = OwnWrites::new(ctx.term_start_rv);
+    let consistency = ConsistencyStore::new(ctx.term_start_rv);
     let shared = Arc::new(Shared {
         world: Mutex::default(),
         is_rewound: AtomicBool::new(false),
@@ -140,12 +140,12 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
         volumes: volumes.store(),
         drivers: drivers.store(),
         attachments: attachments.store(),
-        nodes_written: writes.to(nodes.versioned()),
-        pods_seen: writes.to(pods.versioned()),
-        claims_seen: writes.to(claims.versioned()),
-        volumes_seen: writes.to(volumes.versioned()),
-        attachments_seen: writes.to(attachments.versioned()),
-        writes,
+        nodes_written: consistency.track(nodes.versioned()),
+        pods_seen: consistency.track(pods.versioned()),
+        claims_seen: consistency.track(claims.versioned()),
+        volumes_seen: consistency.track(volumes.versioned()),
+        attachments_seen: consistency.track(attachments.versioned()),
+        consistency,
         recorder: ctx.recorder(IDENTITY, client.clone()),
         client,
         lists: ctx.client(INFORMERS),
@@ -204,13 +204,13 @@ struct Shared {
     drivers: Store<CsiDriver>,
     attachments: Store<VolumeAttachment>,
     /// Own writes by node.
-    writes: OwnWrites<Sym>,
-    nodes_written: WritesTo<Sym>,
+    consistency: ConsistencyStore<Sym>,
+    nodes_written: TrackedCache<Sym>,
     /// Tell whether these caches may lack writes of the former leader.
-    pods_seen: WritesTo<Sym>,
-    claims_seen: WritesTo<Sym>,
-    volumes_seen: WritesTo<Sym>,
-    attachments_seen: WritesTo<Sym>,
+    pods_seen: TrackedCache<Sym>,
+    claims_seen: TrackedCache<Sym>,
+    volumes_seen: TrackedCache<Sym>,
+    attachments_seen: TrackedCache<Sym>,
     recorder: EventRecorder,
     client: ApiClient,
     /// Reads in place of caches, with the rights of the informers.

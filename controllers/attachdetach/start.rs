@@ -10,8 +10,8 @@ use steersman_client::Category;
 use steersman_client::live::{self, LiveError};
 use steersman_helpers::volume::Volume;
 use steersman_objects::{Node, Object, ObjectKey, PersistentVolume, VolumeAttachment};
+use steersman_runtime::consistency::TrackedCache;
 use steersman_runtime::informer::Store;
-use steersman_runtime::own_writes::WritesTo;
 use steersman_values::intern::Sym;
 
 use super::Shared;
@@ -49,7 +49,7 @@ impl Shared {
 
     /// The objects of a type: the cached ones, or those of the API server if the cache may lack writes
     /// of the former leader. A failed read is repeated.
-    async fn current<T: Object>(&self, cached: &Store<T>, seen: &WritesTo<Sym>) -> Vec<Arc<T>> {
+    async fn current<T: Object>(&self, cached: &Store<T>, seen: &TrackedCache<Sym>) -> Vec<Arc<T>> {
         if !seen.predates_term() {
             return cached.list();
         }

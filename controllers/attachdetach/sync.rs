@@ -13,9 +13,9 @@ use steersman_helpers::volume::Plugin;
 use steersman_objects::{
     AttachedVolume, DecodeError, Identity, Node, Object, ObjectKey, Pod, Uid, VolumeAttachment,
 };
+use steersman_runtime::consistency::TrackedCache;
 use steersman_runtime::events::EventType;
 use steersman_runtime::informer::Store;
-use steersman_runtime::own_writes::WritesTo;
 use steersman_runtime::workers::{Requeue, Retry, Syncer};
 use steersman_values::intern::Sym;
 use tokio::time::Instant;
@@ -203,7 +203,7 @@ impl Shared {
     /// claim or its volume.
     async fn check_pods(&self, name: &Sym, node: &Sym) -> Result<(), String> {
         let seen = [&self.pods_seen, &self.claims_seen, &self.volumes_seen];
-        if !seen.into_iter().any(WritesTo::predates_term) {
+        if !seen.into_iter().any(TrackedCache::predates_term) {
             return Ok(());
         }
         let on_node = format!("spec.nodeName={node}");
@@ -284,10 +284,9 @@ impl Shared {
 
     /// Writes `status.volumesAttached` of a node, if it differs from the report.
     async fn sync_node(&self, name: &Sym) -> Result<(), SyncError> {
-        let queue = self.queue.clone();
         let again = Work::Node(name.clone());
-        let wait = self.writes.wait_for_cache(name, move || queue.add(again));
-        if wait.is_some() {
+        let ready = self.consistency.ready_or_requeue(name, &self.queue, again);
+        if ready.is_err() {
             return Ok(());
         }
         let report = self.world().actual.report(name);
@@ -313,7 +312,7 @@ impl Shared {
         let patched = self.client.patch(target, PatchKind::Strategic, &body).await;
         let answer = patched.map_err(SyncError::Report)?;
         let written = Identity::decode(&answer).map_err(SyncError::Answer)?;
-        self.nodes_written.record(name, written.resource_version);
+        self.nodes_written.wrote_at(name, written.resource_version);
         Ok(())
     }
 

@@ -21,10 +21,10 @@ use std::sync::Arc;
 use steersman_client::writes::with_member;
 use steersman_client::{ApiClient, ApiError, Target};
 use steersman_objects::{BootstrapToken, ClusterInfo, DecodeError, Identity, Object, ObjectKey};
+use steersman_runtime::consistency::TrackedCache;
 use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
 use steersman_runtime::informer::{Change, Store};
 use steersman_runtime::keyed::{Keyed, ObjectSyncer};
-use steersman_runtime::own_writes::WritesTo;
 use steersman_runtime::rbac::Rule;
 use steersman_runtime::reads::Read;
 use steersman_runtime::workers::Requeue;
@@ -66,7 +66,7 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
         client: ctx.client(DESCRIPTOR.identity),
         clock: ctx.clock.clone(),
         tokens: tokens.store(),
-        written: keyed.writes_to(&infos),
+        written: keyed.tracked(&infos),
     };
     Ok(keyed.boxed(WORKERS, signer))
 }
@@ -86,7 +86,7 @@ struct BootstrapSigner {
     client: ApiClient,
     clock: Clock,
     tokens: Store<BootstrapToken>,
-    written: WritesTo,
+    written: TrackedCache,
 }
 
 impl ObjectSyncer for BootstrapSigner {
@@ -101,7 +101,7 @@ impl ObjectSyncer for BootstrapSigner {
             let answer = self.client.replace(target, &body).await;
             let written = Identity::decode(&answer.map_err(SyncError::Update)?);
             let version = written.map_err(SyncError::Answer)?.resource_version;
-            self.written.record(key, version);
+            self.written.wrote_at(key, version);
         }
         Ok(Requeue::Never)
     }

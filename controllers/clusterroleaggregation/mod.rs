@@ -24,10 +24,10 @@ use serde_json::json;
 use steersman_client::live::{self, LiveError};
 use steersman_client::{ApiClient, ApiError, Target};
 use steersman_objects::{ClusterRole, DecodeError, Identity, Object, ObjectKey};
+use steersman_runtime::consistency::TrackedCache;
 use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
 use steersman_runtime::informer::{Change, Store};
 use steersman_runtime::keyed::{Keyed, ObjectSyncer};
-use steersman_runtime::own_writes::WritesTo;
 use steersman_runtime::rbac::Rule;
 use steersman_runtime::reads::Read;
 use steersman_runtime::workers::Requeue;
@@ -79,7 +79,7 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     let aggregation = ClusterRoleAggregation {
         client: ctx.client(NAME),
         roles: roles.store(),
-        written: keyed.writes_to(&roles),
+        written: keyed.tracked(&roles),
     };
     Ok(keyed.boxed(WORKERS, aggregation))
 }
@@ -104,7 +104,7 @@ enum SyncError {
 struct ClusterRoleAggregation {
     client: ApiClient,
     roles: Store<ClusterRole>,
-    written: WritesTo,
+    written: TrackedCache,
 }
 
 impl ObjectSyncer for ClusterRoleAggregation {
@@ -142,7 +142,7 @@ impl ObjectSyncer for ClusterRoleAggregation {
             answer => answer.map_err(SyncError::Apply)?,
         };
         let written = Identity::decode(&answer).map_err(SyncError::Answer)?;
-        self.written.record(key, written.resource_version);
+        self.written.wrote_at(key, written.resource_version);
         Ok(Requeue::Never)
     }
 }

@@ -162,7 +162,7 @@ impl ServingTrustBundle {
         let publisher = Publisher {
             client: self.client,
             bundles: bundles.store(),
-            written: keyed.writes_to(&bundles),
+            written: keyed.tracked(&bundles),
             bundle: self.bundle,
             metrics: self.metrics,
         };

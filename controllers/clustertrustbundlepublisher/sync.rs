@@ -8,9 +8,9 @@ use steersman_client::{ApiClient, ApiError, Target};
 use steersman_objects::{
     AlphaClusterTrustBundle, ClusterTrustBundle, DecodeError, Document, Identity, Object, ObjectKey,
 };
+use steersman_runtime::consistency::TrackedCache;
 use steersman_runtime::informer::Store;
 use steersman_runtime::keyed::ObjectSyncer;
-use steersman_runtime::own_writes::WritesTo;
 use steersman_runtime::workers::Requeue;
 use tokio::time::Instant;
 
@@ -62,7 +62,7 @@ pub(super) struct Publisher<T> {
     pub(super) client: ApiClient,
     /// All bundles of the signer.
     pub(super) bundles: Store<T>,
-    pub(super) written: WritesTo,
+    pub(super) written: TrackedCache,
     /// The certificates, in PEM.
     pub(super) bundle: Arc<str>,
     pub(super) metrics: PublisherMetrics,
@@ -107,7 +107,7 @@ impl<T: TrustBundle> Publisher<T> {
             None => Some(self.create(&key.name).await?),
         };
         if let Some(version) = written {
-            self.written.record(key, version);
+            self.written.wrote_at(key, version);
         }
         self.delete_others(&key.name).await
     }

@@ -9,8 +9,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use steersman_objects::{CronJob, Job, Meta, Object, ObjectKey, ObjectReference};
+use steersman_runtime::consistency::ConsistencyStore;
 use steersman_runtime::events::{EventRecorder, EventType};
-use steersman_runtime::expectations::Expectations;
 use steersman_runtime::informer::{Change, SharedInformer, Store};
 use steersman_runtime::owner::owner_of;
 use steersman_runtime::workqueue::WorkQueue;
@@ -24,7 +24,8 @@ use super::start;
 pub(super) struct Handlers {
     pub(super) cron_jobs: Store<CronJob>,
     pub(super) queue: WorkQueue<ObjectKey>,
-    pub(super) deleting: Arc<Expectations>,
+    /// Counts the deletions of Jobs down.
+    pub(super) consistency: ConsistencyStore,
     pub(super) recorder: EventRecorder,
     pub(super) clock: Clock,
     pub(super) local: TimeZone,
@@ -62,7 +63,7 @@ impl Handlers {
 
     fn job_changed(&self, change: &Change<'_, Job>) {
         if let Some((owner, gone)) = deletion(change) {
-            self.deleting.deletion_observed(&owner, &gone);
+            self.consistency.deletion_observed(&owner, &gone);
         }
         match change {
             // A resync repeats a state that handlers saw before.

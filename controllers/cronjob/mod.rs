@@ -30,13 +30,10 @@ mod sync;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
-
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use steersman_objects::{CronJob, Job};
 use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
-use steersman_runtime::expectations::Expectations;
 use steersman_runtime::keyed::Keyed;
 use steersman_runtime::owner::ByController;
 use steersman_runtime::rbac::Rule;
@@ -92,13 +89,11 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     let jobs = ctx.informers.shared::<Job>();
     let client = ctx.client(NAME);
     let recorder = ctx.recorder(NAME, client.clone());
-    let deleting = Arc::<Expectations>::default();
-    keyed.remembers(Arc::clone(&deleting) as Arc<_>);
     let local = TimeZone::system();
     let handlers = Handlers {
         cron_jobs: cron_jobs.store(),
         queue: keyed.queue(),
-        deleting: Arc::clone(&deleting),
+        consistency: keyed.consistency(),
         recorder: recorder.clone(),
         clock: ctx.clock.clone(),
         local: local.clone(),
@@ -107,9 +102,9 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     let syncer = CronJobController {
         queue: keyed.queue(),
         jobs: ByController::of(&jobs.store()),
-        cron_jobs_written: keyed.writes_to(&cron_jobs),
-        jobs_written: keyed.writes_to(&jobs),
-        deleting,
+        cron_jobs_written: keyed.tracked(&cron_jobs),
+        jobs_written: keyed.tracked(&jobs),
+        consistency: keyed.consistency(),
         client,
         recorder,
         clock: ctx.clock.clone(),

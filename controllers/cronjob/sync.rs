@@ -14,10 +14,9 @@ use steersman_client::{ApiClient, ApiError, Target};
 use steersman_objects::{
     ActiveJob, ConcurrencyPolicy, CronJob, Identity, Job, Object, ObjectKey, ObjectReference, Uid,
 };
+use steersman_runtime::consistency::{ConsistencyStore, TrackedCache};
 use steersman_runtime::events::{EventRecorder, EventType};
-use steersman_runtime::expectations::Expectations;
 use steersman_runtime::keyed::ObjectSyncer;
-use steersman_runtime::own_writes::WritesTo;
 use steersman_runtime::owner::ByController;
 use steersman_runtime::workers::{Requeue, Retry};
 use steersman_runtime::workqueue::WorkQueue;
@@ -36,12 +35,12 @@ pub(super) struct CronJobController {
     pub(super) queue: WorkQueue<ObjectKey>,
     pub(super) jobs: ByController<Job>,
     /// Own writes of CronJobs, which are status updates.
-    pub(super) cron_jobs_written: WritesTo,
+    pub(super) cron_jobs_written: TrackedCache,
     /// Own writes of Jobs: creations.
-    pub(super) jobs_written: WritesTo,
-    /// Jobs deleted by the history limits that the cache still shows. The answer to a deletion may
-    /// lack a resource version, so own writes cannot wait for it.
-    pub(super) deleting: Arc<Expectations>,
+    pub(super) jobs_written: TrackedCache,
+    /// Expects the deletions of Jobs by the history limits. The answer to a deletion may lack a
+    /// resource version.
+    pub(super) consistency: ConsistencyStore,
     pub(super) client: ApiClient,
     pub(super) recorder: EventRecorder,
     pub(super) clock: Clock,
@@ -142,8 +141,8 @@ impl Work<'_> {
     /// Deletes finished Jobs beyond the history limits. A failure is an Event only.
     async fn clean_history(&mut self) -> Result<(), SyncError> {
         let mut surplus = history::surplus(&self.cron_job.spec, &self.jobs);
-        let deleting = &self.controller.deleting;
-        if surplus.is_empty() || !deleting.satisfied(self.key) {
+        let consistency = &self.controller.consistency;
+        if surplus.is_empty() || !consistency.satisfied(self.key) {
             return Ok(());
         }
         self.check().await?;
@@ -153,7 +152,8 @@ impl Work<'_> {
         let now = self.controller.clock.now();
         let unrecorded = start::unrecorded(&self.cron_job, now, &self.controller.local);
         surplus.retain(|job| unrecorded.as_deref() != Some(&*job.meta.name));
-        deleting.expect_deletions(self.key, surplus.iter().map(|job| job.key()).collect());
+        let deleted = surplus.iter().map(|job| job.key()).collect();
+        consistency.expect_deletions(self.key, deleted);
         let mut outcome = Ok(());
         for job in surplus {
             if outcome.is_ok() {
@@ -168,7 +168,7 @@ impl Work<'_> {
                     Err(_reported) => {}
                 }
             }
-            deleting.deletion_observed(self.key, &job.key());
+            consistency.deletion_observed(self.key, &job.key());
         }
         outcome
     }
@@ -266,7 +266,7 @@ impl Work<'_> {
         };
         self.controller
             .jobs_written
-            .record(self.key, job.meta.resource_version);
+            .wrote_at(self.key, job.meta.resource_version);
         // The Job of another client takes the place of this run.
         if job.meta.is_controlled_by(&meta.uid) && !self.draft.has(&job.meta.uid) {
             self.draft.started(&job.meta, start.at);
@@ -361,7 +361,7 @@ impl Work<'_> {
             .map_err(|error| SyncError::Status(StatusError::Answer(error)))?;
         self.controller
             .cron_jobs_written
-            .record(self.key, identity.resource_version);
+            .wrote_at(self.key, identity.resource_version);
         Ok(())
     }
 

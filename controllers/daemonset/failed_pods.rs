@@ -14,7 +14,7 @@ use jiff::Timestamp;
 use parking_lot::{Mutex, MutexGuard};
 
 use steersman_objects::{DaemonSet, ObjectKey, Uid};
-use steersman_runtime::own_writes::Memory;
+use steersman_runtime::consistency::Memory;
 use steersman_why::{Code, Reason};
 use tokio::time::Instant;
 

@@ -161,14 +161,14 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
         queue: keyed.queue(),
         comparisons,
     };
-    let written = keyed.writes_to(&informers.daemon_sets);
+    let written = keyed.tracked(&informers.daemon_sets);
     let revisions = Revisions {
         history: History::new(
             ByController::of(&informers.revisions.store()),
             client.clone(),
         ),
         client: client.clone(),
-        written: keyed.writes_to(&informers.revisions),
+        written: keyed.tracked(&informers.revisions),
         written_owners: written.clone(),
     };
     let syncer = DaemonSetSyncer {
@@ -178,7 +178,7 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
         revisions,
         failed_pods,
         written,
-        nodes_seen: keyed.writes_to(&informers.nodes),
+        nodes_seen: keyed.tracked(&informers.nodes),
         queue: keyed.queue(),
         client,
         recorder,

@@ -10,7 +10,7 @@ use steersman_client::writes::{OnFailure, write_status};
 use steersman_client::{ApiClient, ApiError, Target};
 use steersman_helpers::history::{History, Proposal, REVISION_LABEL, Style};
 use steersman_objects::{ControllerRevision, DaemonSet, Meta, Object, ObjectKey};
-use steersman_runtime::own_writes::WritesTo;
+use steersman_runtime::consistency::TrackedCache;
 use steersman_runtime::owner::claim;
 use steersman_runtime::pod_control::{Owner, PodControl};
 
@@ -22,9 +22,9 @@ pub(super) struct Revisions {
     pub(super) history: History,
     pub(super) client: ApiClient,
     /// Own writes of revisions.
-    pub(super) written: WritesTo,
+    pub(super) written: TrackedCache,
     /// Own writes of DaemonSets.
-    pub(super) written_owners: WritesTo,
+    pub(super) written_owners: TrackedCache,
 }
 
 /// The revisions of a DaemonSet, after the current one was found or created.
@@ -119,7 +119,7 @@ impl Revisions {
         let claimed = claim(&self.client, object, selector, candidates).await;
         let claimed = claimed.map_err(HistoryError::Claim)?;
         for version in claimed.written {
-            self.written.record(key, version);
+            self.written.wrote_at(key, version);
         }
         Ok(claimed.objects)
     }
@@ -225,7 +225,7 @@ impl Revisions {
         let answer = written.map_err(HistoryError::Status)?;
         let written = DaemonSet::decode(&answer).map_err(HistoryError::Answer)?;
         self.written_owners
-            .record(key, written.meta.resource_version);
+            .wrote_at(key, written.meta.resource_version);
         tracing::debug!(
             collisionCount = count,
             "Found a hash collision for DaemonSet - bumping collisionCount to resolve it"
@@ -234,6 +234,6 @@ impl Revisions {
     }
 
     fn record(&self, key: &ObjectKey, revision: &ControllerRevision) {
-        self.written.record(key, revision.meta.resource_version);
+        self.written.wrote_at(key, revision.meta.resource_version);
     }
 }

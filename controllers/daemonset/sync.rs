@@ -19,10 +19,10 @@ use steersman_objects::{
     ControllerRevision, DaemonSet, DaemonSetStrategy, Identity, Node, Object, ObjectKey,
     ObjectReference, Pod, Selects,
 };
+use steersman_runtime::consistency::TrackedCache;
 use steersman_runtime::events::{EventRecorder, EventType};
 use steersman_runtime::informer::Store;
 use steersman_runtime::keyed::ObjectSyncer;
-use steersman_runtime::own_writes::WritesTo;
 use steersman_runtime::pod_control::{Owner, PodControl};
 use steersman_runtime::workers::{Requeue, Retry};
 use steersman_runtime::workqueue::WorkQueue;
@@ -50,9 +50,9 @@ pub(super) struct DaemonSetSyncer {
     pub(super) revisions: Revisions,
     pub(super) failed_pods: Arc<FailedPods>,
     /// Own writes of DaemonSets, which are status updates.
-    pub(super) written: WritesTo,
+    pub(super) written: TrackedCache,
     /// Live reads of nodes that the cache has to show.
-    pub(super) nodes_seen: WritesTo,
+    pub(super) nodes_seen: TrackedCache,
     pub(super) queue: WorkQueue<ObjectKey>,
     pub(super) client: ApiClient,
     pub(super) recorder: EventRecorder,
@@ -100,8 +100,8 @@ impl ObjectSyncer for DaemonSetSyncer {
             object: &*ds,
             selector,
         };
-        // Read before the pods, for the reason in `PodControl::expectations`.
-        let is_settled = self.control.expectations().satisfied(key);
+        // Read before the pods, for the reason in `ConsistencyStore::satisfied`.
+        let is_settled = self.control.consistency().satisfied(key);
         // Events of revisions enqueue no DaemonSet. One that the cache lacks may need another number.
         let revisions = &self.revisions.written;
         revisions.revisit_in_term(key, &self.queue);
@@ -307,7 +307,7 @@ impl DaemonSetSyncer {
         let seconds = u64::try_from(ds.spec.min_ready_seconds).unwrap_or(0);
         let becomes_available = (seconds > 0 && counters.ready != counters.available)
             .then(|| Duration::from_secs(seconds));
-        let expires = self.control.expectations().expires_in(key);
+        let expires = self.control.consistency().expires_in(key);
         let next = [updated.next_deletion, becomes_available, expires];
         let next = next.into_iter().flatten().min();
         Ok(next.map_or(Requeue::Never, Requeue::After))
@@ -341,7 +341,7 @@ impl DaemonSetSyncer {
             first => first?,
         };
         let written = Identity::decode(&answer).map_err(StatusError::Answer)?;
-        self.written.record(key, written.resource_version);
+        self.written.wrote_at(key, written.resource_version);
         Ok(())
     }
 

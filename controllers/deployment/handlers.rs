@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use steersman_objects::{Deployment, Object, ObjectKey, Pod, ReplicaSet, Strategy};
-use steersman_runtime::expectations::Expectations;
+use steersman_runtime::consistency::ConsistencyStore;
 use steersman_runtime::informer::{Change, SharedInformer, Store};
 use steersman_runtime::owner::{ByController, dependent_events, owner_of};
 use steersman_runtime::workqueue::WorkQueue;
@@ -22,13 +22,13 @@ pub(super) struct Caches {
     pub(super) pods: ByController<Pod>,
 }
 
-/// Registers handlers that enqueue keys and count deletions of ReplicaSets down from `deleting`.
+/// Registers handlers that enqueue keys and count deletions of ReplicaSets down.
 pub(super) fn register(
     deployments: &SharedInformer<Deployment>,
     replica_sets: &SharedInformer<ReplicaSet>,
     pods: &SharedInformer<Pod>,
     queue: &WorkQueue<ObjectKey>,
-    deleting: &Arc<Expectations>,
+    consistency: &ConsistencyStore,
 ) -> Caches {
     let caches = Caches {
         deployments: deployments.store(),
@@ -42,10 +42,10 @@ pub(super) fn register(
     replica_sets.add_handler({
         let queue = queue.clone();
         let owners = caches.deployments.clone();
-        let deleting = Arc::clone(deleting);
+        let consistency = consistency.clone();
         move |change| {
             if let Some((owner, gone)) = deletion(&change) {
-                deleting.deletion_observed(&owner, &gone);
+                consistency.deletion_observed(&owner, &gone);
             }
             dependent_events(&owners, &change, |event| queue.add(event.owner().key()));
         }

@@ -51,11 +51,8 @@ mod sync;
 mod tests;
 mod writes;
 
-use std::sync::Arc;
-
 use steersman_objects::{Deployment, Pod, ReplicaSet};
 use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
-use steersman_runtime::expectations::Expectations;
 use steersman_runtime::keyed::Keyed;
 use steersman_runtime::rbac::Rule;
 use steersman_runtime::reads::Read;
@@ -120,16 +117,12 @@ fn assemble(ctx: &ControllerContext) -> (Keyed<Deployment>, DeploymentController
     let queue = keyed.queue();
     let client = ctx.client(NAME);
     client.counts_violations_of(invariants::NAMES);
-    let deleting = Arc::<Expectations>::default();
-    let written = Arc::default();
-    keyed.remembers(Arc::clone(&deleting) as Arc<_>);
-    keyed.remembers(Arc::clone(&written) as Arc<_>);
+    let consistency = keyed.consistency();
     let syncer = DeploymentController {
-        caches: handlers::register(&deployments, &replica_sets, &pods, &queue, &deleting),
-        deployments_written: keyed.writes_to(&deployments),
-        replica_sets_written: keyed.writes_to(&replica_sets),
-        written,
-        deleting,
+        caches: handlers::register(&deployments, &replica_sets, &pods, &queue, &consistency),
+        deployments_written: keyed.tracked(&deployments),
+        replica_sets_written: keyed.tracked(&replica_sets),
+        consistency,
         recorder: ctx.recorder(NAME, client.clone()),
         writer: Writer::new(client),
         clock: ctx.clock.clone(),

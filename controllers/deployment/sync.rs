@@ -16,10 +16,9 @@ use steersman_objects::{
     Deployment, DeploymentStatus, Object, ObjectKey, ObjectReference, Pod, ReplicaSet, Strategy,
 };
 use steersman_options::features::{self, FeatureGates};
+use steersman_runtime::consistency::{ConsistencyStore, TrackedCache};
 use steersman_runtime::events::{EventRecorder, EventType};
-use steersman_runtime::expectations::Expectations;
 use steersman_runtime::keyed::ObjectSyncer;
-use steersman_runtime::own_writes::{WritesTo, WrittenObjects};
 use steersman_runtime::owner;
 use steersman_runtime::workers::{Requeue, Retry};
 use steersman_values::clock::Clock;
@@ -39,14 +38,12 @@ use super::{cleanup, invariants, pause, progress, recreate, rolling, scaling, st
 pub(super) struct DeploymentController {
     pub(super) caches: Caches,
     /// Own writes of Deployments.
-    pub(super) deployments_written: WritesTo,
+    pub(super) deployments_written: TrackedCache,
     /// Own writes of ReplicaSets.
-    pub(super) replica_sets_written: WritesTo,
-    /// Written ReplicaSets that the cache still shows in an older version.
-    pub(super) written: Arc<WrittenObjects<ReplicaSet>>,
-    /// Deleted ReplicaSets that the cache still shows. The answer to a deletion may lack a resource
-    /// version, so own writes cannot wait for it.
-    pub(super) deleting: Arc<Expectations>,
+    pub(super) replica_sets_written: TrackedCache,
+    /// Keeps written ReplicaSets, and expects deletions. The answer to a deletion may lack a resource
+    /// version.
+    pub(super) consistency: ConsistencyStore,
     pub(super) recorder: EventRecorder,
     pub(super) writer: Writer,
     pub(super) clock: Clock,
@@ -193,11 +190,12 @@ impl Work<'_> {
             .candidates::<Deployment>(&d.meta);
         let claimed = owner::claim(controller.writer.client(), d, selector, candidates).await?;
         if claimed.written.is_empty() {
-            self.sets = ReplicaSets::of(d, controller.written.newest(self.key, claimed.objects));
+            self.sets =
+                ReplicaSets::of(d, controller.consistency.newest(self.key, claimed.objects));
             return Ok(Claimed::All);
         }
         for version in claimed.written {
-            controller.replica_sets_written.record(self.key, version);
+            controller.replica_sets_written.wrote_at(self.key, version);
         }
         Ok(Claimed::Adopted)
     }
@@ -245,9 +243,8 @@ impl Work<'_> {
             }
             Err(error) => return Err(self.creation_failed(new.name, error).await),
         };
-        self.controller
-            .replica_sets_written
-            .record(self.key, rs.meta.resource_version);
+        let rs = Arc::new(rs);
+        self.controller.replica_sets_written.wrote(self.key, &rs);
         let name = &*rs.meta.name;
         let revision = new.revision;
         let replicas = new.size;
@@ -268,8 +265,6 @@ impl Work<'_> {
             status: progress::created_new(&d, &rs.meta.name, self.now()),
             ..Deployment::clone(&d)
         };
-        let rs = Arc::new(rs);
-        self.controller.written.record(self.key, &rs);
         self.sets.new = Some(rs);
         // The first write after the creation: the progress deadline starts here, even if this
         // process ends now. It has the counts too, so the end of the sync needs no second write.
@@ -497,11 +492,12 @@ impl Work<'_> {
         if !superfluous.is_empty() {
             self.check().await?;
         }
-        let deleting = &self.controller.deleting;
-        if superfluous.is_empty() || !deleting.satisfied(self.key) {
+        let consistency = &self.controller.consistency;
+        if superfluous.is_empty() || !consistency.satisfied(self.key) {
             return Ok(());
         }
-        deleting.expect_deletions(self.key, superfluous.iter().map(|rs| rs.key()).collect());
+        let deleted = superfluous.iter().map(|rs| rs.key()).collect();
+        consistency.expect_deletions(self.key, deleted);
         let mut outcome = Ok(());
         for rs in superfluous {
             if outcome.is_ok() {
@@ -520,7 +516,7 @@ impl Work<'_> {
                     }
                 }
             }
-            deleting.deletion_observed(self.key, &rs.key());
+            consistency.deletion_observed(self.key, &rs.key());
         }
         outcome
     }
@@ -583,11 +579,8 @@ impl Work<'_> {
             .put_replica_set(rs, object)
             .await
             .map_err(failed)?;
-        self.controller
-            .replica_sets_written
-            .record(self.key, rs.meta.resource_version);
         let rs = Arc::new(rs);
-        self.controller.written.record(self.key, &rs);
+        self.controller.replica_sets_written.wrote(self.key, &rs);
         Ok(rs)
     }
 
@@ -703,7 +696,7 @@ impl Work<'_> {
     fn wrote_deployment(&mut self, d: Deployment) {
         self.controller
             .deployments_written
-            .record(self.key, d.meta.resource_version);
+            .wrote_at(self.key, d.meta.resource_version);
         self.deployment = Arc::new(d);
     }
 }

@@ -44,10 +44,10 @@ use steersman_objects::{
     DeviceClass, DeviceTaintRule, Object, ObjectReference, Pod, ResourceClaim, ResourceSlice,
 };
 use steersman_options::features;
+use steersman_runtime::consistency::{ConsistencyStore, TrackedCache};
 use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
 use steersman_runtime::events::{EventRecorder, EventType};
 use steersman_runtime::informer::SharedInformer;
-use steersman_runtime::own_writes::{OwnWrites, WritesTo};
 use steersman_runtime::rbac::Rule;
 use steersman_runtime::reads::Read;
 use steersman_runtime::tasks::CancellationToken;
@@ -118,8 +118,7 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
         source: Box::new(source),
     })?;
     let client = ctx.client(NAME);
-    let writes: OwnWrites = OwnWrites::new(ctx.term_start_rv);
-    let rule_writes = OwnWrites::new(ctx.term_start_rv);
+    let consistency = ConsistencyStore::new(ctx.term_start_rv);
     let has_rules = ctx.features.is_on(features::DRA_DEVICE_TAINT_RULES);
     let rules = has_rules.then(|| ctx.informers.shared::<DeviceTaintRule>());
     let shared = Arc::new(Shared {
@@ -127,15 +126,15 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
         tracker: Mutex::new(Tracker::new(pod_groups)),
         rules_written: rules
             .as_ref()
-            .map(|rules| rule_writes.to(rules.versioned())),
+            .map(|rules| consistency.track(rules.versioned())),
         rules: rules.clone(),
-        rule_writes,
         queue: WorkQueue::new(NAME, &ctx.queue_metrics),
         is_started: AtomicBool::new(false),
         is_rewound: AtomicBool::new(false),
         pod_groups,
-        claims_written: writes.to(claims.versioned()),
-        slices_written: writes.to(slices.versioned()),
+        claims_written: consistency.track(claims.versioned()),
+        slices_written: consistency.track(slices.versioned()),
+        consistency,
         recorder: ctx.recorder(NAME, client.clone()),
         clock: ctx.clock.clone(),
         evictor: Evictor {
@@ -189,15 +188,15 @@ struct Shared {
     /// The feature gate `DRAWorkloadResourceClaims`.
     pod_groups: bool,
     /// Tells whether the cache of claims is older than this leadership term.
-    claims_written: WritesTo,
+    claims_written: TrackedCache<RuleRef>,
     /// The same about slices.
-    slices_written: WritesTo,
+    slices_written: TrackedCache<RuleRef>,
     /// The rules. Only with the feature gate `DRADeviceTaintRules`.
     rules: Option<SharedInformer<DeviceTaintRule>>,
     /// Own writes of conditions by rule.
-    rule_writes: OwnWrites<RuleRef>,
+    consistency: ConsistencyStore<RuleRef>,
     /// Those in the cache of rules.
-    rules_written: Option<WritesTo<RuleRef>>,
+    rules_written: Option<TrackedCache<RuleRef>>,
     recorder: EventRecorder,
     clock: Clock,
     evictor: Evictor,

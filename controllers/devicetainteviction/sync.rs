@@ -15,7 +15,7 @@ use steersman_helpers::evictions::EvictError;
 use steersman_objects::{
     DeviceTaintRule, Identity, Object, ObjectKey, Pod, ResourceClaim, ResourceSlice,
 };
-use steersman_runtime::own_writes::WritesTo;
+use steersman_runtime::consistency::TrackedCache;
 use steersman_runtime::workers::{Requeue, Syncer};
 use steersman_values::clock::saturating_since;
 
@@ -122,15 +122,12 @@ impl Shared {
     /// `maybeUpdateRuleStatus`.
     async fn report_rule(&self, rule: &RuleRef) -> Result<Requeue, ApiError> {
         let again = Work::Report(rule.clone());
-        let queue = self.queue.clone();
-        let waits = self
-            .rule_writes
-            .wait_for_cache(rule, move || queue.add(again));
+        let ready = self.consistency.ready_or_requeue(rule, &self.queue, again);
         let Some(cached) = self.cached(rule) else {
-            self.rule_writes.forget(rule);
+            self.consistency.clear(rule);
             return Ok(Requeue::Never);
         };
-        if waits.is_some() {
+        if ready.is_err() {
             return Ok(Requeue::Never);
         }
         let now = self.clock.now();
@@ -166,7 +163,7 @@ impl Shared {
         let client = &self.evictor.client;
         let answer = client.apply(target, NAME, &configuration).await?;
         if let (Some(written), Ok(live)) = (&self.rules_written, Identity::decode(&answer)) {
-            written.record(&RuleRef::of(rule), live.resource_version);
+            written.wrote_at(&RuleRef::of(rule), live.resource_version);
         }
         Ok(())
     }
@@ -179,7 +176,7 @@ impl Shared {
             || self
                 .rules_written
                 .as_ref()
-                .is_some_and(WritesTo::predates_term)
+                .is_some_and(TrackedCache::predates_term)
             || self.is_rewound.load(Ordering::Relaxed)
     }
 

@@ -14,8 +14,8 @@ use serde_json::{Map, Value, json};
 use steersman_client::ApiClient;
 use steersman_client::writes::{OnFailure, StatusError, write_status};
 use steersman_objects::{Document, Identity, ObjectKey, Pod};
+use steersman_runtime::consistency::TrackedCache;
 use steersman_runtime::keyed::ObjectSyncer;
-use steersman_runtime::own_writes::WritesTo;
 use steersman_runtime::workers::Requeue;
 use steersman_runtime::workqueue::WorkQueue;
 use steersman_values::clock::{Clock, whole_seconds};
@@ -69,7 +69,7 @@ fn cleared(document: &Document, generation: i64, now: Timestamp) -> Value {
 
 /// Syncs pods with the condition.
 pub(super) struct StaleConditions {
-    pub(super) written: WritesTo,
+    pub(super) written: TrackedCache,
     pub(super) queue: WorkQueue<ObjectKey>,
     pub(super) client: ApiClient,
     pub(super) clock: Clock,
@@ -97,7 +97,7 @@ impl ObjectSyncer for StaleConditions {
         let put = OnFailure::Return;
         let answer = write_status::<Pod>(&self.client, &pod.meta, document, &status, put).await?;
         let written = Identity::decode(&answer).map_err(StatusError::Answer)?;
-        self.written.record(key, written.resource_version);
+        self.written.wrote_at(key, written.resource_version);
         tracing::info!("Reset stale DisruptionTarget condition to False");
         Ok(Requeue::Never)
     }

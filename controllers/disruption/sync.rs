@@ -13,10 +13,10 @@ use steersman_client::{ApiClient, ApiError, Category};
 use steersman_objects::{
     Identity, Object, ObjectKey, PercentError, Pod, PodDisruptionBudget, PodDisruptionBudgetStatus,
 };
+use steersman_runtime::consistency::TrackedCache;
 use steersman_runtime::events::EventRecorder;
 use steersman_runtime::informer::Store;
 use steersman_runtime::keyed::ObjectSyncer;
-use steersman_runtime::own_writes::WritesTo;
 use steersman_runtime::workers::{Requeue, Retry};
 use steersman_runtime::workqueue::WorkQueue;
 use steersman_values::clock::{Clock, saturating_since};
@@ -78,9 +78,9 @@ pub(super) struct Budgets {
     pub(super) scales: Scales,
     /// Keys of budgets with pending evictions.
     pub(super) recheck: WorkQueue<ObjectKey>,
-    pub(super) written: WritesTo,
+    pub(super) written: TrackedCache,
     /// Live reads of pods that the cache has to show.
-    pub(super) pods_seen: WritesTo,
+    pub(super) pods_seen: TrackedCache,
     pub(super) queue: WorkQueue<ObjectKey>,
     pub(super) client: ApiClient,
     pub(super) recorder: EventRecorder,
@@ -237,7 +237,7 @@ impl Budgets {
         let answer = answer.await.map_err(SyncError::Status)?;
         let written = Identity::decode(&answer)
             .map_err(|error| SyncError::Status(StatusError::Answer(error)))?;
-        self.written.record(key, written.resource_version);
+        self.written.wrote_at(key, written.resource_version);
         Ok(())
     }
 }

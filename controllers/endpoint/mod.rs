@@ -32,10 +32,10 @@ use std::sync::Arc;
 
 use steersman_helpers::endpointslice::{PodsByLabel, PortOrder, TriggerTimes};
 use steersman_objects::{Endpoints, Object, ObjectKey, Pod, Service};
+use steersman_runtime::consistency::Memory;
 use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
 use steersman_runtime::informer::Store;
 use steersman_runtime::keyed::{Keyed, Runner};
-use steersman_runtime::own_writes::Memory;
 use steersman_runtime::rbac::Rule;
 use steersman_runtime::reads::Read;
 use steersman_runtime::tasks::CancellationToken;
@@ -94,9 +94,9 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     let syncer = EndpointsSyncer {
         pods: PodsByLabel::of(&pods.store()),
         endpoints: endpoints.store(),
-        services_seen: keyed.writes_to(&services),
-        pods_seen: keyed.writes_to(&pods),
-        written: keyed.writes_to(&endpoints),
+        services_seen: keyed.tracked(&services),
+        pods_seen: keyed.tracked(&pods),
+        written: keyed.tracked(&endpoints),
         queue: queue.clone(),
         triggers,
         order: PortOrder::of(ctx.release),

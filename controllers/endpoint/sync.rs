@@ -12,10 +12,10 @@ use steersman_helpers::endpointslice::{PodsByLabel, PortOrder, TriggerTimes};
 use steersman_objects::{
     DecodeError, Endpoints, Identity, Object, ObjectKey, ObjectReference, Pod, Service,
 };
+use steersman_runtime::consistency::TrackedCache;
 use steersman_runtime::events::{EventRecorder, EventType};
 use steersman_runtime::informer::Store;
 use steersman_runtime::keyed::ObjectSyncer;
-use steersman_runtime::own_writes::WritesTo;
 use steersman_runtime::workers::{Requeue, Retry};
 use steersman_runtime::workqueue::WorkQueue;
 
@@ -56,10 +56,10 @@ pub(super) struct EndpointsSyncer {
     pub(super) pods: PodsByLabel,
     pub(super) endpoints: Store<Endpoints>,
     /// The cache of Services, to compare its age with the leadership term.
-    pub(super) services_seen: WritesTo,
+    pub(super) services_seen: TrackedCache,
     /// The same for the cache of pods.
-    pub(super) pods_seen: WritesTo,
-    pub(super) written: WritesTo,
+    pub(super) pods_seen: TrackedCache,
+    pub(super) written: TrackedCache,
     pub(super) queue: WorkQueue<ObjectKey>,
     pub(super) triggers: Arc<TriggerTimes>,
     pub(super) order: PortOrder,
@@ -220,7 +220,7 @@ impl EndpointsSyncer {
         match answer {
             Ok(answer) => {
                 let written = Identity::decode(&answer).map_err(SyncError::Answer)?;
-                self.written.record(key, written.resource_version);
+                self.written.wrote_at(key, written.resource_version);
                 Ok(())
             }
             // The namespace is being deleted with all that is in it.

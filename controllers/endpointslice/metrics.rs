@@ -7,7 +7,7 @@ use prometheus::{
     HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts, Registry, exponential_buckets,
 };
 use steersman_objects::ObjectKey;
-use steersman_runtime::own_writes::Memory;
+use steersman_runtime::consistency::Memory;
 
 use steersman_objects::Service;
 

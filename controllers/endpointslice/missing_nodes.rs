@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 use parking_lot::{Mutex, MutexGuard};
 
 use steersman_objects::ObjectKey;
-use steersman_runtime::own_writes::Memory;
+use steersman_runtime::consistency::Memory;
 use steersman_values::intern::Sym;
 
 /// Services by the names of the nodes that they miss.

@@ -22,10 +22,10 @@ use steersman_helpers::endpointslice::{
     generate_name,
 };
 use steersman_objects::{EndpointSlice, Node, Object, ObjectKey, ObjectReference, Pod, Service};
+use steersman_runtime::consistency::TrackedCache;
 use steersman_runtime::events::{EventRecorder, EventType};
 use steersman_runtime::informer::Store;
 use steersman_runtime::keyed::ObjectSyncer;
-use steersman_runtime::own_writes::WritesTo;
 use steersman_runtime::workers::{Requeue, Retry};
 use steersman_values::labels::Labels;
 
@@ -50,11 +50,11 @@ pub(super) struct Slices {
     pub(super) topology: Arc<Topology>,
     pub(super) missing_nodes: Arc<MissingNodes>,
     /// The cache of Services, to compare its age with the leadership term.
-    pub(super) services_seen: WritesTo,
+    pub(super) services_seen: TrackedCache,
     /// The same for the cache of pods.
-    pub(super) pods_seen: WritesTo,
+    pub(super) pods_seen: TrackedCache,
     /// The same for the cache of nodes.
-    pub(super) nodes_seen: WritesTo,
+    pub(super) nodes_seen: TrackedCache,
     pub(super) writer: SliceWriter,
     pub(super) times: Arc<TriggerTimes>,
     pub(super) totals: Arc<SliceTotals<AddressType>>,

@@ -116,8 +116,8 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     handlers::register(&ctx.informers, &queue, period, written.clone());
     let syncer = Mirroring {
         services: services.store(),
-        endpoints_seen: keyed.writes_to(&endpoints),
-        services_seen: keyed.writes_to(&services),
+        endpoints_seen: keyed.tracked(&endpoints),
+        services_seen: keyed.tracked(&services),
         slices: SlicesByService::of(&slices.store()),
         // The configuration allows 1 to 1000.
         max: usize::try_from(ctx.options.int("mirroring-max-endpoints-per-subset")).unwrap_or(1),
@@ -125,7 +125,7 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
         writer: SliceWriter {
             owner_kind: "Endpoints",
             client: client.clone(),
-            cache: keyed.writes_to(&slices),
+            cache: keyed.tracked(&slices),
             written,
             changes: metrics.changes(),
         },

@@ -16,10 +16,10 @@ use steersman_helpers::endpointslice::{
     SliceWrites, SlicesByService, Totals, generate_name,
 };
 use steersman_objects::{EndpointSlice, Endpoints, ObjectKey, ObjectReference, Service};
+use steersman_runtime::consistency::{Memory, TrackedCache};
 use steersman_runtime::events::{EventRecorder, EventType};
 use steersman_runtime::informer::Store;
 use steersman_runtime::keyed::ObjectSyncer;
-use steersman_runtime::own_writes::{Memory, WritesTo};
 use steersman_runtime::workers::{Requeue, Retry};
 use steersman_values::labels::Labels;
 use tokio::time::Instant;
@@ -35,8 +35,8 @@ use super::plan::{Draft, annotations, labels, plan};
 pub(super) struct Mirroring {
     pub(super) services: Store<Service>,
     /// The caches of Endpoints and Services, to compare their age with the leadership term.
-    pub(super) endpoints_seen: WritesTo,
-    pub(super) services_seen: WritesTo,
+    pub(super) endpoints_seen: TrackedCache,
+    pub(super) services_seen: TrackedCache,
     pub(super) slices: SlicesByService,
     /// Maximum of mirrored addresses per subset.
     pub(super) max: usize,

@@ -11,10 +11,10 @@ use steersman_objects::{
     DecodeError, Identity, Object, ObjectKey, ObjectReference, PersistentVolumeClaim, Pod,
     PodVolume, VolumeSource,
 };
+use steersman_runtime::consistency::TrackedCache;
 use steersman_runtime::events::{EventRecorder, EventType};
 use steersman_runtime::informer::Store;
 use steersman_runtime::keyed::ObjectSyncer;
-use steersman_runtime::own_writes::WritesTo;
 use steersman_runtime::owner::ControllerReference;
 use steersman_runtime::workers::Requeue;
 use steersman_values::intern::Sym;
@@ -68,9 +68,9 @@ impl ClaimError {
 /// Syncs pods.
 pub(super) struct EphemeralVolumes {
     pub(super) claims: Store<PersistentVolumeClaim>,
-    pub(super) written: WritesTo,
+    pub(super) written: TrackedCache,
     /// Tells whether the cache of pods may lack changes from before the leadership term.
-    pub(super) pods_seen: WritesTo,
+    pub(super) pods_seen: TrackedCache,
     pub(super) client: ApiClient,
     /// Reads in place of caches, with the rights of the informers.
     pub(super) lists: ApiClient,
@@ -154,7 +154,7 @@ impl EphemeralVolumes {
             }
         })?;
         let created = Identity::decode(&created).map_err(ClaimError::Answer)?;
-        self.written.record(key, created.resource_version);
+        self.written.wrote_at(key, created.resource_version);
         Ok(())
     }
 

@@ -10,7 +10,7 @@ use parking_lot::{Mutex, MutexGuard};
 use serde::Serialize;
 use steersman_client::ApiError;
 use steersman_objects::{JOB_TRACKING, ObjectKey, Uid};
-use steersman_runtime::own_writes::Memory;
+use steersman_runtime::consistency::Memory;
 
 /// UIDs of pods with a removed finalizer, by the key of their Job. They never expire.
 #[derive(Debug, Default)]

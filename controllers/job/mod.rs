@@ -157,7 +157,7 @@ fn parts(ctx: &ControllerContext) -> Result<Parts, InitError> {
         let labels = [&*behind.group, &*behind.resource];
         skips.with_label_values(&labels).inc();
     });
-    let written = keyed.writes_to(&jobs);
+    let written = keyed.tracked(&jobs);
     let gates = JobGates::of(&ctx.features);
     let handlers = Handlers {
         gates,
@@ -210,8 +210,8 @@ fn gang_caches(ctx: &ControllerContext, keyed: &mut Keyed<Job>) -> Option<GangCa
     let groups = ctx.informers.shared::<PodGroup>();
     Some(GangCaches {
         gangs: Gangs::new(&workloads, &groups),
-        workloads_written: keyed.writes_to(&workloads),
-        groups_written: keyed.writes_to(&groups),
+        workloads_written: keyed.tracked(&workloads),
+        groups_written: keyed.tracked(&groups),
     })
 }
 

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use steersman_client::{ApiClient, ApiError, PatchKind, Target};
 use steersman_objects::{DecodeError, Identity, Node, ObjectKey, ObjectReference};
+use steersman_runtime::consistency::TrackedCache;
 use steersman_runtime::events::{EventRecorder, EventType};
 use steersman_runtime::informer::SharedInformer;
 use steersman_runtime::keyed::ObjectSyncer;
-use steersman_runtime::own_writes::WritesTo;
 use steersman_runtime::workers::Requeue;
 use steersman_values::cidr::Cidr;
 
@@ -41,7 +41,7 @@ pub(super) enum SyncError {
 pub(super) struct NodeIpam {
     pub(super) pool: Pool,
     pub(super) nodes: SharedInformer<Node>,
-    pub(super) written: WritesTo,
+    pub(super) written: TrackedCache,
     pub(super) client: ApiClient,
     pub(super) recorder: EventRecorder,
 }
@@ -124,7 +124,7 @@ impl NodeIpam {
         })?;
         let version = written.resource_version;
         self.pool.with(|allocations| allocations.confirmed(key));
-        self.written.record(key, version);
+        self.written.wrote_at(key, version);
         let pool = self.pool.clone();
         let nodes = self.nodes.store();
         let key = key.clone();

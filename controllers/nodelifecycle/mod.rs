@@ -55,10 +55,10 @@ use parking_lot::{Mutex, MutexGuard};
 use steersman_helpers::scheduling::PodsByNode;
 use steersman_objects::{Lease, Node, Object, ObjectKey, Pod};
 use steersman_options::features;
+use steersman_runtime::consistency::{ConsistencyStore, TrackedCache};
 use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
 use steersman_runtime::informer::{Change, Store};
 use steersman_runtime::keyed::{Keyed, Runner};
-use steersman_runtime::own_writes::{OwnWrites, WritesTo};
 use steersman_runtime::rbac::Rule;
 use steersman_runtime::reads::Read;
 use steersman_runtime::tasks::CancellationToken;
@@ -140,14 +140,14 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     })?;
     let config = Config::new(&ctx.options);
     let informer = nodes.objects().clone();
-    let pods_seen = pods.writes_to(&pod_informer);
+    let pods_seen = pods.tracked(&pod_informer);
     let shared = Arc::new(Shared {
         nodes: informer.store(),
         pods_by_node: PodsByNode::of(&pod_informer.store()),
         leases: ctx.informers.shared::<Lease>().store(),
         monitor: Mutex::new(Monitor::new(config, ctx.term_start_rv)),
         waiting: Notify::new(),
-        own_writes: nodes.writes(),
+        consistency: nodes.consistency(),
         pods_seen,
         breaker: LeaseBreaker::new(
             client.clone(),
@@ -158,7 +158,7 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
             recorder: ctx.recorder(IDENTITY, client.clone()),
             client,
             clock: ctx.clock.clone(),
-            written: nodes.writes_to(&informer),
+            written: nodes.tracked(&informer),
         },
         clock: ctx.clock.clone(),
         metrics,
@@ -189,9 +189,9 @@ struct Shared {
     monitor: Mutex<Monitor>,
     /// Notified after each pass, since nodes may wait for a NoExecute taint.
     waiting: Notify,
-    own_writes: OwnWrites,
+    consistency: ConsistencyStore,
     /// Tells whether the cache of pods is older than this leadership term.
-    pods_seen: WritesTo,
+    pods_seen: TrackedCache,
     breaker: LeaseBreaker,
     writer: Writer,
     clock: Clock,

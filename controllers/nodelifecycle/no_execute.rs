@@ -60,7 +60,7 @@ impl Shared {
                 namespace: "".into(),
                 name: Arc::clone(&name),
             };
-            if self.own_writes.behind(&key).is_some() {
+            if self.consistency.ensure_ready(&key).is_err() {
                 // The cache may still show the node as ready.
                 return;
             }

@@ -101,7 +101,7 @@ impl Shared {
         let mut monitor = self.monitor();
         let mut began = now.at;
         for node in nodes {
-            let ready = if self.own_writes.behind(&node.key()).is_some() {
+            let ready = if self.consistency.ensure_ready(&node.key()).is_err() {
                 // The cached conditions are older than our last write, so the memory is newer. A
                 // sign of life counts in the pass after the cache has caught up.
                 monitor.ready(&node.meta.name).or_else(|| Ready::of(node))
@@ -295,7 +295,7 @@ impl Shared {
     fn shows_not_ready(&self, node: &Node) -> bool {
         let key = node.key();
         let cached = self.nodes.get(&key);
-        self.own_writes.behind(&key).is_some()
+        self.consistency.ensure_ready(&key).is_err()
             || cached.is_some_and(|cached| {
                 cached.meta.uid == node.meta.uid && reports_not_ready(&cached)
             })

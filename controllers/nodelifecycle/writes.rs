@@ -12,8 +12,8 @@ use steersman_client::{ApiClient, ApiError, PatchKind, Target};
 use steersman_objects::{
     DecodeError, Identity, Meta, Node, Object, ObjectKey, ObjectReference, Pod, Uid,
 };
+use steersman_runtime::consistency::TrackedCache;
 use steersman_runtime::events::{EventRecorder, EventType};
-use steersman_runtime::own_writes::WritesTo;
 use steersman_values::clock::Clock;
 
 use super::health::Ready;
@@ -70,7 +70,7 @@ pub(super) struct Writer {
     pub(super) clock: Clock,
     pub(super) recorder: EventRecorder,
     /// Own writes of nodes.
-    pub(super) written: WritesTo,
+    pub(super) written: TrackedCache,
 }
 
 impl Writer {
@@ -200,7 +200,7 @@ impl Writer {
             namespace: node.namespace.clone(),
             name: Arc::clone(&node.name),
         };
-        self.written.record(&key, version);
+        self.written.wrote_at(&key, version);
     }
 
     /// Makes the conditions of the kubelet of `node` `Unknown`. Returns the node as written.

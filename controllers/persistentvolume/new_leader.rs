@@ -8,15 +8,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use steersman_client::ApiClient;
 use steersman_client::live::{self, LiveError};
 use steersman_objects::{ObjectKey, PersistentVolume, PersistentVolumeClaim};
+use steersman_runtime::consistency::{ConsistencyStore, TrackedCache};
 use steersman_runtime::controller::{ControllerContext, INFORMERS};
 use steersman_runtime::informer::Store;
-use steersman_runtime::own_writes::{OwnWrites, WritesTo};
 use steersman_values::labels::Labels;
 
 /// Compares the caches with the API server, while they are older than the leadership term.
 pub(super) struct Seen {
-    claims: WritesTo,
-    volumes: WritesTo,
+    claims: TrackedCache,
+    volumes: TrackedCache,
     /// Whether the cache of volumes was once as new as the API server in this term.
     volumes_confirmed: AtomicBool,
     /// Reads in place of caches, with the rights of the informers.
@@ -25,12 +25,12 @@ pub(super) struct Seen {
 
 impl Seen {
     pub(super) fn of(ctx: &ControllerContext) -> Self {
-        let writes = OwnWrites::<ObjectKey>::new(ctx.term_start_rv);
+        let consistency = ConsistencyStore::<ObjectKey>::new(ctx.term_start_rv);
         let claims = ctx.informers.shared::<PersistentVolumeClaim>();
         let volumes = ctx.informers.shared::<PersistentVolume>();
         Self {
-            claims: writes.to(claims.versioned()),
-            volumes: writes.to(volumes.versioned()),
+            claims: consistency.track(claims.versioned()),
+            volumes: consistency.track(volumes.versioned()),
             volumes_confirmed: AtomicBool::new(false),
             lists: ctx.client(INFORMERS),
         }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::{Mutex, MutexGuard};
 use steersman_objects::{AutoscalerBehavior, ObjectKey, ScalingRules};
-use steersman_runtime::own_writes::Memory;
+use steersman_runtime::consistency::Memory;
 
 /// A number of replicas at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

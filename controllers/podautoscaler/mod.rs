@@ -149,7 +149,7 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
         selectors,
         metrics,
     };
-    let written = keyed.writes_to(&autoscalers);
+    let written = keyed.tracked(&autoscalers);
     let workers = ctx
         .options
         .workers("concurrent-horizontal-pod-autoscaler-syncs");

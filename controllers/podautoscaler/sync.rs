@@ -11,9 +11,9 @@ use steersman_client::{ApiClient, ApiError, Category, Target};
 use steersman_objects::{
     AutoscalerStatus, HorizontalPodAutoscaler, Identity, ObjectKey, ObjectReference,
 };
+use steersman_runtime::consistency::TrackedCache;
 use steersman_runtime::events::{EventRecorder, EventType};
 use steersman_runtime::keyed::ObjectSyncer;
-use steersman_runtime::own_writes::WritesTo;
 use steersman_runtime::workers::{Requeue, Retry};
 use steersman_values::clock::Clock;
 use tokio::time::Instant;
@@ -32,11 +32,11 @@ use super::{behavior, status};
 /// Syncs autoscalers.
 pub(super) struct Autoscalers {
     reconciler: Reconciler,
-    written: WritesTo,
+    written: TrackedCache,
 }
 
 impl Autoscalers {
-    pub(super) fn new(reconciler: Reconciler, written: WritesTo) -> Self {
+    pub(super) fn new(reconciler: Reconciler, written: TrackedCache) -> Self {
         Self {
             reconciler,
             written,
@@ -55,7 +55,7 @@ impl ObjectSyncer for Autoscalers {
     ) -> Result<Requeue, SyncError> {
         let Reconciled { version, result } = self.reconciler.reconcile(key, &hpa).await;
         if let Some(version) = version {
-            self.written.record(key, version);
+            self.written.wrote_at(key, version);
         }
         result?;
         Ok(Requeue::After(self.reconciler.config.period))

@@ -37,9 +37,9 @@ use steersman_client::writes::Delete;
 use steersman_client::{ApiClient, ApiError, Category, PatchKind, Target};
 use steersman_objects::{Identity, Node, Object, Phase, Pod, Uid};
 use steersman_options::features;
+use steersman_runtime::consistency::{ConsistencyStore, TrackedCache};
 use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
 use steersman_runtime::informer::Store;
-use steersman_runtime::own_writes::{OwnWrites, WritesTo};
 use steersman_runtime::rbac::Rule;
 use steersman_runtime::reads::Read;
 use steersman_runtime::tasks::CancellationToken;
@@ -85,7 +85,7 @@ const REMOVALS_AT_ONCE: usize = 200;
 
 fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     let pods = ctx.informers.shared::<Pod>();
-    let removed = OwnWrites::new(ctx.term_start_rv);
+    let removed = ConsistencyStore::new(ctx.term_start_rv);
     let metrics = PodGcMetrics::register(&ctx.registry).map_err(|source| InitError {
         controller: NAME,
         source: Box::new(source),
@@ -97,7 +97,7 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
         clock: ctx.clock.clone(),
         quarantine: WorkQueue::new("orphaned_pods_nodes", &ctx.queue_metrics),
         threshold: ctx.options.int("terminated-pod-gc-threshold"),
-        written: removed.to(pods.versioned()),
+        written: removed.track(pods.versioned()),
         removed,
         tracks_generation: ctx
             .features
@@ -146,8 +146,8 @@ struct PodGc {
     quarantine: WorkQueue<Sym>,
     threshold: i64,
     /// Removed pods by UID, until the cache shows their removal.
-    removed: OwnWrites<Uid>,
-    written: WritesTo<Uid>,
+    removed: ConsistencyStore<Uid>,
+    written: TrackedCache<Uid>,
     metrics: PodGcMetrics,
 }
 
@@ -172,7 +172,7 @@ impl PodGc {
     async fn cycle(&self, stop: &CancellationToken) {
         // Comes before the list of pods, so that the list shows every removal that is forgotten
         // here.
-        self.removed.forget_seen();
+        self.removed.clear_seen();
         let all = self.pods.list();
         let mut pods = all.clone();
         pods.retain(|pod| !awaits_finalizers(pod));
@@ -225,7 +225,7 @@ impl PodGc {
         let remove = |pod: &Arc<Pod>| {
             let pod = Arc::clone(pod);
             async move {
-                if !stop.is_cancelled() && !self.removed.has(&pod.meta.uid) {
+                if !stop.is_cancelled() && !self.removed.has_written(&pod.meta.uid) {
                     self.remove(&pod, reason).await;
                 }
             }
@@ -274,7 +274,7 @@ impl PodGc {
             ..
         }) = Identity::decode(&answer)
         {
-            self.written.record(&pod.meta.uid, version);
+            self.written.wrote_at(&pod.meta.uid, version);
         }
         Ok(())
     }

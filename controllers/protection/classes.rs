@@ -105,7 +105,7 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     let syncer = Classes {
         claims: watch_users(&ctx.informers.shared::<PersistentVolumeClaim>(), &queue),
         volumes: watch_users(&ctx.informers.shared::<PersistentVolume>(), &queue),
-        finalizers: Finalizers::new(client.clone(), keyed.writes_to(&classes)),
+        finalizers: Finalizers::new(client.clone(), keyed.tracked(&classes)),
         client,
     };
     Ok(keyed.boxed(WORKERS, syncer))

@@ -38,8 +38,8 @@ use steersman_client::live::{self, LiveError};
 use steersman_client::writes::with_member;
 use steersman_client::{ApiClient, ApiError, Target};
 use steersman_objects::{DecodeError, Document, Identity, Object, ObjectKey};
+use steersman_runtime::consistency::TrackedCache;
 use steersman_runtime::informer::{Change, SharedInformer};
-use steersman_runtime::own_writes::WritesTo;
 use steersman_runtime::workers::Requeue;
 use steersman_runtime::workqueue::WorkQueue;
 
@@ -136,12 +136,12 @@ async fn list<T: Object>(
 /// Sets and removes finalizers.
 struct Finalizers<T> {
     client: ApiClient,
-    written: WritesTo,
+    written: TrackedCache,
     object: PhantomData<fn(T)>,
 }
 
 impl<T: Protected> Finalizers<T> {
-    fn new(client: ApiClient, written: WritesTo) -> Self {
+    fn new(client: ApiClient, written: TrackedCache) -> Self {
         let object = PhantomData;
         Self {
             client,
@@ -182,7 +182,7 @@ impl<T: Protected> Finalizers<T> {
     ) -> Result<(), SyncError> {
         let answer = answer.map_err(SyncError::Write)?;
         let written = Identity::decode(answer.as_ref()).map_err(SyncError::Answer)?;
-        self.written.record(key, written.resource_version);
+        self.written.wrote_at(key, written.resource_version);
         Ok(())
     }
 }

@@ -56,7 +56,7 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     let client = ctx.client(DESCRIPTOR.identity);
     let syncer = PodGroups {
         active: by_group(&pods.store()),
-        finalizers: Finalizers::new(client.clone(), keyed.writes_to(&groups)),
+        finalizers: Finalizers::new(client.clone(), keyed.tracked(&groups)),
         client,
     };
     Ok(keyed.boxed(WORKERS, syncer))

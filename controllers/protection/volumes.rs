@@ -46,7 +46,7 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     let volumes = keyed.objects().clone();
     watch_finalizers(&volumes, &keyed.queue());
     let client = ctx.client(DESCRIPTOR.identity);
-    let written = keyed.writes_to(&volumes);
+    let written = keyed.tracked(&volumes);
     Ok(keyed.boxed(WORKERS, Volumes(Finalizers::new(client, written))))
 }
 

@@ -283,7 +283,7 @@ mod tests {
         let fixture = Fixture::new(&[("foobar", labels.clone())]).await;
         let handlers = &fixture.handlers;
         let owner = key("foobar");
-        let expectations = &handlers.control.expectations();
+        let expectations = &handlers.control.consistency();
         let deleted = |name: &str, version: &str| {
             let uid = handlers.owners.get(&owner).unwrap().meta.uid.to_string();
             let reference = json!([{"apiVersion": "v1", "kind": "ReplicaSet", "name": "foobar", "uid": uid, "controller": true}]);

@@ -11,9 +11,9 @@ use steersman_client::writes::{OnFailure, StatusError, write_status};
 use steersman_client::{ApiClient, ApiError, Target, Violation};
 use steersman_objects::{Identity, Meta, ObjectKey, Pod, ReplicaSetStatus};
 use steersman_options::features::{self, FeatureGates};
+use steersman_runtime::consistency::TrackedCache;
 use steersman_runtime::informer::Store;
 use steersman_runtime::keyed::ObjectSyncer;
-use steersman_runtime::own_writes::WritesTo;
 use steersman_runtime::owner::{ByController, ClaimError};
 use steersman_runtime::pod_control::{Owner, PodControl, PodsError, from_template};
 use steersman_runtime::workers::{Requeue, Retry};
@@ -57,7 +57,7 @@ pub(super) struct ReplicaController<O> {
     pub(super) selected: SelectedPods,
     pub(super) control: PodControl,
     /// Own writes of owners, which are status updates.
-    pub(super) written: WritesTo,
+    pub(super) written: TrackedCache,
     pub(super) client: ApiClient,
     pub(super) clock: Clock,
     pub(super) metrics: ReplicaSetMetrics,
@@ -81,8 +81,8 @@ impl<O: PodOwner> ObjectSyncer for ReplicaController<O> {
             object: &*object,
             selector,
         };
-        // Read before the pods, for the reason in `PodControl::expectations`.
-        let is_settled = self.control.expectations().satisfied(key);
+        // Read before the pods, for the reason in `ConsistencyStore::satisfied`.
+        let is_settled = self.control.consistency().satisfied(key);
         let may_scale = is_settled && !object.meta().is_terminating();
         let (candidates, inactive) = self
             .control
@@ -258,7 +258,7 @@ impl<O: PodOwner> ReplicaController<O> {
         }
         let seconds = object.min_ready_seconds();
         let available = status::next_check(&status, active, seconds, now, self.clock.now());
-        let expires = self.control.expectations().expires_in(key);
+        let expires = self.control.consistency().expires_in(key);
         let expires = expires.filter(|_| !object.meta().is_terminating());
         let next = available.into_iter().chain(expires).min();
         Ok(next.map_or(Requeue::Never, Requeue::After))
@@ -295,7 +295,7 @@ impl<O: PodOwner> ReplicaController<O> {
             .map_err(SyncError::Status)?;
         let written = Identity::decode(&answer)
             .map_err(|error| SyncError::Status(StatusError::Answer(error)))?;
-        self.written.record(key, written.resource_version);
+        self.written.wrote_at(key, written.resource_version);
         Ok(())
     }
 }

@@ -12,8 +12,8 @@ use steersman_client::live;
 use steersman_objects::{
     ClaimConsumer, Object, ObjectKey, Pod, PodClaimName, PodGroup, PodResourceClaim, ResourceClaim,
 };
+use steersman_runtime::consistency::{ConsistencyStore, TrackedCache};
 use steersman_runtime::informer::{Index, IndexKey, SharedInformer, Store};
-use steersman_runtime::own_writes::{OwnWrites, WritesTo};
 use steersman_values::intern::Sym;
 
 use super::Shared;
@@ -30,14 +30,14 @@ pub(super) struct Groups {
     pub(super) by_template: Index<PodGroup>,
     /// Pods by namespace and name of their PodGroup.
     pub(super) members: Index<Pod>,
-    pub(super) written: WritesTo<Key>,
+    pub(super) written: TrackedCache<Key>,
 }
 
 impl Groups {
     pub(super) fn new(
         groups: &SharedInformer<PodGroup>,
         pods: &Store<Pod>,
-        writes: &OwnWrites<Key>,
+        consistency: &ConsistencyStore<Key>,
     ) -> Self {
         let store = groups.store();
         Self {
@@ -45,7 +45,7 @@ impl Groups {
             by_template: store.add_index("podGroupResourceClaimTemplate", templates_of),
             members: pods.add_index("podGroupMembers", group_of),
             store,
-            written: writes.to(groups.versioned()),
+            written: consistency.track(groups.versioned()),
         }
     }
 }

@@ -36,7 +36,7 @@ pub(super) fn register(
     claims.add_handler(move |change| {
         let key = change.object().key();
         if let Change::Deleted { .. } = change {
-            of_claims.writes.forget(&Key::Claim(key.clone()));
+            of_claims.consistency.clear(&Key::Claim(key.clone()));
         } else {
             of_claims.claim_seen(change.object());
             of_claims.queue.add(Key::Claim(key.clone()));

@@ -152,7 +152,7 @@ impl Shared {
         let found = live.iter().find(|made| holder.made(made, &claim.name));
         if let Some(made) = found {
             self.claims_written
-                .record(&holder.key(), made.meta.resource_version);
+                .wrote_at(&holder.key(), made.meta.resource_version);
         }
         Ok(found.map(|made| Sym::new(&made.meta.name)))
     }
@@ -189,7 +189,7 @@ impl Shared {
             Ok(made) => {
                 let made = Identity::decode(&made).map_err(ClaimError::Answer)?;
                 self.claims_written
-                    .record(&holder.key(), made.resource_version);
+                    .wrote_at(&holder.key(), made.resource_version);
                 tracing::debug!(claim = &*made.name, "Created ResourceClaim");
                 Ok(Sym::new(&made.name))
             }
@@ -278,10 +278,10 @@ impl Shared {
             source,
         })?;
         self.written(&applied, |version| match holder {
-            Holder::Pod(_) => self.pods_written.record(&holder.key(), version),
+            Holder::Pod(_) => self.pods_written.wrote_at(&holder.key(), version),
             Holder::Group(_) => {
                 if let Some(groups) = &self.groups {
-                    groups.written.record(&holder.key(), version);
+                    groups.written.wrote_at(&holder.key(), version);
                 }
             }
         })

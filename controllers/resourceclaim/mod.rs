@@ -51,12 +51,12 @@ use parking_lot::{Mutex, MutexGuard};
 use steersman_client::ApiClient;
 use steersman_objects::{Pod, PodGroup, ResourceClaim, ResourceClaimTemplate};
 use steersman_options::features;
+use steersman_runtime::consistency::{ConsistencyStore, TrackedCache};
 use steersman_runtime::controller::{
     Controller, ControllerContext, Descriptor, INFORMERS, InitError,
 };
 use steersman_runtime::events::EventRecorder;
 use steersman_runtime::informer::{Index, SharedInformer, Store};
-use steersman_runtime::own_writes::{OwnWrites, WritesTo};
 use steersman_runtime::owner::ByController;
 use steersman_runtime::rbac::Rule;
 use steersman_runtime::reads::Read;
@@ -127,13 +127,13 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
         source: Box::new(source),
     })?;
     let client = ctx.client(IDENTITY);
-    let writes = OwnWrites::new(ctx.term_start_rv);
+    let consistency = ConsistencyStore::new(ctx.term_start_rv);
     let has_groups = ctx.features.is_on(features::DRA_WORKLOAD_RESOURCE_CLAIMS);
     let groups = has_groups.then(|| ctx.informers.shared::<PodGroup>());
     let shared = Arc::new(Shared {
         groups: groups
             .as_ref()
-            .map(|groups| Groups::new(groups, &pods.store(), &writes)),
+            .map(|groups| Groups::new(groups, &pods.store(), &consistency)),
         pods_by_claim: pods
             .store()
             .add_index("podResourceClaim", handlers::claims_of),
@@ -145,10 +145,10 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
         templates: templates.store(),
         queue: WorkQueue::new(COMPONENT, &ctx.queue_metrics),
         deleted: Deleted::default(),
-        claims_written: writes.to(claims.versioned()),
-        pods_written: writes.to(pods.versioned()),
-        templates_seen: writes.to(templates.versioned()),
-        writes,
+        claims_written: consistency.track(claims.versioned()),
+        pods_written: consistency.track(pods.versioned()),
+        templates_seen: consistency.track(templates.versioned()),
+        consistency,
         unseen: Mutex::default(),
         recorder: ctx.recorder(COMPONENT, client.clone()),
         client,
@@ -180,11 +180,11 @@ struct Shared {
     groups: Option<Groups>,
     queue: WorkQueue<Key>,
     deleted: Deleted,
-    writes: OwnWrites<Key>,
-    claims_written: WritesTo<Key>,
-    pods_written: WritesTo<Key>,
+    consistency: ConsistencyStore<Key>,
+    claims_written: TrackedCache<Key>,
+    pods_written: TrackedCache<Key>,
     /// Tells whether the cache of templates may lack changes from before the leadership term.
-    templates_seen: WritesTo<Key>,
+    templates_seen: TrackedCache<Key>,
     /// The creations of claims, by pod or PodGroup and name within it, until the cache has shown the
     /// claim. The answer of a creation may be lost, and so may its watch event.
     unseen: Mutex<HashMap<Key, HashSet<Sym>>>,
@@ -217,7 +217,7 @@ impl Shared {
 
     /// Drops the records about a pod or a PodGroup.
     fn forget(&self, holder: &Key) {
-        self.writes.forget(holder);
+        self.consistency.clear(holder);
         self.unseen().remove(holder);
     }
 }
@@ -226,10 +226,10 @@ impl Syncer<Key> for Shared {
     type Error = SyncError;
 
     async fn sync(&self, key: &Key) -> Result<Requeue, SyncError> {
-        let queue = self.queue.clone();
-        let again = key.clone();
-        let behind = self.writes.wait_for_cache(key, move || queue.add(again));
-        if behind.is_none() {
+        let ready = self
+            .consistency
+            .ready_or_requeue(key, &self.queue, key.clone());
+        if ready.is_ok() {
             match key {
                 Key::Pod(pod) => self.sync_pod(pod).await?,
                 Key::Group(group) => self.sync_group(group).await?,

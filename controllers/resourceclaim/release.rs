@@ -22,7 +22,7 @@ const FINALIZER: &str = "resource.kubernetes.io/delete-protection";
 impl Shared {
     pub(super) async fn sync_claim(&self, key: &ObjectKey) -> Result<(), SyncError> {
         let Some(cached) = self.claims.store().get(key) else {
-            self.writes.forget(&Key::Claim(key.clone()));
+            self.consistency.clear(&Key::Claim(key.clone()));
             return Ok(());
         };
         let mut over: Vec<&ClaimConsumer> = Vec::new();
@@ -165,7 +165,7 @@ impl Shared {
         let stored = ResourceClaim::decode(&stored.map_err(SyncError::Release)?);
         let stored = stored.map_err(SyncError::Answer)?;
         self.claims_written
-            .record(&Key::Claim(stored.key()), stored.meta.resource_version);
+            .wrote_at(&Key::Claim(stored.key()), stored.meta.resource_version);
         Ok(stored)
     }
 

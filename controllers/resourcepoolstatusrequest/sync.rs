@@ -7,9 +7,9 @@ use steersman_client::{ApiClient, ApiError};
 use steersman_objects::{
     DecodeError, Identity, ObjectKey, ResourceClaim, ResourcePoolStatusRequest, ResourceSlice,
 };
+use steersman_runtime::consistency::TrackedCache;
 use steersman_runtime::informer::Store;
 use steersman_runtime::keyed::ObjectSyncer;
-use steersman_runtime::own_writes::WritesTo;
 use steersman_runtime::workers::{Requeue, Retry};
 use steersman_values::clock::Clock;
 use tokio::time::Instant;
@@ -25,7 +25,7 @@ pub(super) struct PoolReporter {
     pub(super) client: ApiClient,
     pub(super) slices: Store<ResourceSlice>,
     pub(super) claims: Store<ResourceClaim>,
-    pub(super) written: WritesTo,
+    pub(super) written: TrackedCache,
     pub(super) clock: Clock,
     pub(super) metrics: RequestMetrics,
 }
@@ -81,7 +81,7 @@ impl ObjectSyncer for PoolReporter {
             source,
         })?;
         let written = Identity::decode(&written).map_err(SyncError::Answer)?;
-        self.written.record(key, written.resource_version);
+        self.written.wrote_at(key, written.resource_version);
         Ok(Requeue::Never)
     }
 

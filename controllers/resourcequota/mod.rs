@@ -122,7 +122,7 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
         types,
         Arc::clone(&replenisher),
     );
-    let written = keyed.writes_to(&quotas);
+    let written = keyed.tracked(&quotas);
     Ok(Box::new(QuotaController {
         replenisher,
         runner: keyed.runner(Quotas {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use steersman_client::ApiClient;
 use steersman_client::writes::{OnFailure, StatusError, write_status};
 use steersman_objects::{DecodeError, Identity, ObjectKey, ResourceQuota};
+use steersman_runtime::consistency::TrackedCache;
 use steersman_runtime::keyed::ObjectSyncer;
-use steersman_runtime::own_writes::WritesTo;
 use steersman_runtime::workers::Requeue;
 use tokio::time::Instant;
 
@@ -32,7 +32,7 @@ pub(super) enum SyncError {
 pub(super) struct Quotas {
     pub(super) usage: Usage,
     pub(super) client: ApiClient,
-    pub(super) written: WritesTo,
+    pub(super) written: TrackedCache,
     pub(super) releases: Arc<Releases>,
 }
 
@@ -79,7 +79,7 @@ impl Quotas {
             );
             let answer = written.await.map_err(SyncError::Status)?;
             let written = Identity::decode(&answer).map_err(SyncError::Answer)?;
-            self.written.record(key, written.resource_version);
+            self.written.wrote_at(key, written.resource_version);
         }
         failure.map_or(Ok(()), |failure| Err(SyncError::Usage(failure)))
     }

@@ -90,7 +90,7 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     });
     let syncer = Publisher {
         maps: maps.store(),
-        written: keyed.writes_to(&maps),
+        written: keyed.tracked(&maps),
         client: ctx.client(DESCRIPTOR.identity),
         data,
         bundle,

@@ -7,9 +7,9 @@ use steersman_client::{ApiClient, ApiError, Target};
 use steersman_objects::{
     DecodeError, Identity, Namespace, ObjectKey, PublishedData, RootCaConfigMap,
 };
+use steersman_runtime::consistency::TrackedCache;
 use steersman_runtime::informer::Store;
 use steersman_runtime::keyed::ObjectSyncer;
-use steersman_runtime::own_writes::WritesTo;
 use steersman_runtime::workers::Requeue;
 use tokio::time::Instant;
 
@@ -45,7 +45,7 @@ pub(super) enum SyncError {
 /// Syncs namespaces.
 pub(super) struct Publisher {
     pub(super) maps: Store<RootCaConfigMap>,
-    pub(super) written: WritesTo,
+    pub(super) written: TrackedCache,
     pub(super) client: ApiClient,
     /// The certificates, in PEM.
     pub(super) bundle: String,
@@ -108,7 +108,7 @@ impl Publisher {
             }
         };
         let written = Identity::decode(&answer).map_err(SyncError::Answer)?;
-        self.written.record(key, written.resource_version);
+        self.written.wrote_at(key, written.resource_version);
         Ok(())
     }
 

@@ -16,10 +16,10 @@ use std::sync::Arc;
 use serde_json::json;
 use steersman_client::{ApiClient, ApiError, Target};
 use steersman_objects::{DecodeError, Identity, Namespace, Object, ObjectKey, ServiceAccount};
+use steersman_runtime::consistency::TrackedCache;
 use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
 use steersman_runtime::informer::{Change, Store};
 use steersman_runtime::keyed::{Keyed, ObjectSyncer};
-use steersman_runtime::own_writes::WritesTo;
 use steersman_runtime::rbac::Rule;
 use steersman_runtime::reads::Read;
 use steersman_runtime::workers::Requeue;
@@ -62,7 +62,7 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     });
     let syncer = ServiceAccounts {
         accounts: accounts.store(),
-        written: keyed.writes_to(&accounts),
+        written: keyed.tracked(&accounts),
         client: ctx.client(DESCRIPTOR.identity),
     };
     Ok(keyed.boxed(WORKERS, syncer))
@@ -82,7 +82,7 @@ enum SyncError {
 /// Syncs namespaces.
 struct ServiceAccounts {
     accounts: Store<ServiceAccount>,
-    written: WritesTo,
+    written: TrackedCache,
     client: ApiClient,
 }
 
@@ -103,7 +103,7 @@ impl ObjectSyncer for ServiceAccounts {
         match self.client.create(target, &body).await {
             Ok(created) => {
                 let created = Identity::decode(&created).map_err(SyncError::Answer)?;
-                self.written.record(key, created.resource_version);
+                self.written.wrote_at(key, created.resource_version);
             }
             Err(error) if error.is_already_exists() || error.has_cause("NamespaceTerminating") => {}
             Err(error) => return Err(SyncError::Create(error)),

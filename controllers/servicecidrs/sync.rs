@@ -9,10 +9,10 @@ use steersman_client::{ApiClient, ApiError, PatchKind, Target};
 use steersman_objects::{
     DecodeError, Identity, IpAddress, Object, ObjectKey, ObjectReference, ServiceCidr,
 };
+use steersman_runtime::consistency::TrackedCache;
 use steersman_runtime::events::{EventRecorder, EventType};
 use steersman_runtime::informer::Store;
 use steersman_runtime::keyed::ObjectSyncer;
-use steersman_runtime::own_writes::WritesTo;
 use steersman_runtime::workers::{Requeue, Retry};
 use steersman_values::clock::{Clock, saturating_since};
 use steersman_values::labels::{Labels, Selector};
@@ -54,9 +54,9 @@ pub(super) enum SyncError {
 pub(super) struct ServiceCidrs {
     pub(super) cidrs: Store<ServiceCidr>,
     pub(super) ips: Store<IpAddress>,
-    pub(super) cidrs_written: WritesTo,
+    pub(super) cidrs_written: TrackedCache,
     /// This controller writes no IP addresses. The record knows the age of their cache.
-    pub(super) ips_written: WritesTo,
+    pub(super) ips_written: TrackedCache,
     pub(super) client: ApiClient,
     pub(super) recorder: EventRecorder,
     pub(super) clock: Clock,
@@ -179,7 +179,7 @@ impl ServiceCidrs {
 
     fn record(&self, key: &ObjectKey, answer: &[u8]) -> Result<(), SyncError> {
         let written = Identity::decode(answer).map_err(SyncError::Answer)?;
-        self.cidrs_written.record(key, written.resource_version);
+        self.cidrs_written.wrote_at(key, written.resource_version);
         Ok(())
     }
 }

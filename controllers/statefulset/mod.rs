@@ -117,10 +117,10 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     handlers::register(&sets, &pods, &claims, &keyed.queue());
     let known_equal = Arc::<KnownEqual>::default();
     keyed.remembers(Arc::clone(&known_equal) as Arc<_>);
-    let sets_written = keyed.writes_to(&sets);
-    let pods_written = keyed.writes_to(&pods);
-    let claims_written = keyed.writes_to(&claims);
-    let revisions_written = keyed.writes_to(&revisions);
+    let sets_written = keyed.tracked(&sets);
+    let pods_written = keyed.tracked(&pods);
+    let claims_written = keyed.tracked(&claims);
+    let revisions_written = keyed.tracked(&revisions);
     let syncer = StatefulSetController {
         sets: sets.store(),
         pods: ByController::of(&pods.store()),

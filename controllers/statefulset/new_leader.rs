@@ -17,7 +17,7 @@ use steersman_client::live::{self, Live, LiveError};
 use steersman_objects::{
     ControllerRevision, Meta, Object, ObjectKey, PersistentVolumeClaim, Pod, Retention, StatefulSet,
 };
-use steersman_runtime::own_writes::WritesTo;
+use steersman_runtime::consistency::TrackedCache;
 use steersman_runtime::owner::{self, Claim};
 use steersman_runtime::workqueue::WorkQueue;
 use steersman_values::labels::Selector;
@@ -30,10 +30,10 @@ use super::writes::Of;
 pub(super) struct CurrentCheck {
     pub(super) client: ApiClient,
     pub(super) queue: WorkQueue<ObjectKey>,
-    pub(super) sets_written: WritesTo,
-    pub(super) pods_written: WritesTo,
-    pub(super) claims_written: WritesTo,
-    pub(super) revisions_written: WritesTo,
+    pub(super) sets_written: TrackedCache,
+    pub(super) pods_written: TrackedCache,
+    pub(super) claims_written: TrackedCache,
+    pub(super) revisions_written: TrackedCache,
 }
 
 impl CurrentCheck {
@@ -70,7 +70,7 @@ impl CurrentCheck {
     /// belong to the set.
     async fn agrees<T: Object>(
         &self,
-        written: &WritesTo,
+        written: &TrackedCache,
         of: Of<'_>,
         selector: &Selector,
         cached: &[Arc<T>],

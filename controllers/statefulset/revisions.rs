@@ -9,7 +9,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use steersman_helpers::history::Proposal;
 use steersman_objects::{ControllerRevision, Meta, ObjectKey, Uid};
-use steersman_runtime::own_writes::Memory;
+use steersman_runtime::consistency::Memory;
 
 /// The stored revision of the current template.
 #[derive(Debug)]

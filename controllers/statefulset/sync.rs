@@ -21,9 +21,9 @@ use steersman_objects::{
 };
 use steersman_options::features::{self, FeatureGates};
 use steersman_releases::Release;
+use steersman_runtime::consistency::TrackedCache;
 use steersman_runtime::informer::Store;
 use steersman_runtime::keyed::ObjectSyncer;
-use steersman_runtime::own_writes::WritesTo;
 use steersman_runtime::owner::{self, ByController};
 use steersman_runtime::workers::{Requeue, Retry};
 use steersman_values::clock::Clock;
@@ -55,9 +55,9 @@ pub(super) struct StatefulSetController {
     pub(super) history: History,
     pub(super) known_equal: Arc<KnownEqual>,
     /// Own writes of sets, which are status updates.
-    pub(super) sets_written: WritesTo,
+    pub(super) sets_written: TrackedCache,
     /// Own writes of revisions.
-    pub(super) revisions_written: WritesTo,
+    pub(super) revisions_written: TrackedCache,
     pub(super) writer: Writer,
     pub(super) current: CurrentCheck,
     pub(super) client: ApiClient,
@@ -153,7 +153,7 @@ impl StatefulSetController {
             let adopted = self.history.adopt::<StatefulSet>(&set.meta, orphan).await;
             let adopted = adopted.map_err(SyncError::Adopt)?;
             self.revisions_written
-                .record(key, adopted.meta.resource_version);
+                .wrote_at(key, adopted.meta.resource_version);
         }
         Ok(())
     }
@@ -173,7 +173,7 @@ impl StatefulSetController {
             .await
             .map_err(SyncError::Claim)?;
         for version in claimed.written {
-            self.writer.pods_written.record(key, version);
+            self.writer.pods_written.wrote_at(key, version);
         }
         Ok(claimed.objects)
     }
@@ -310,7 +310,7 @@ impl Work<'_> {
         let update = written.map_err(SyncError::Revision)?;
         controller
             .revisions_written
-            .record(key, update.meta.resource_version);
+            .wrote_at(key, update.meta.resource_version);
         Ok(self.chosen(Arc::new(update), collision_count))
     }
 
@@ -493,7 +493,7 @@ impl Work<'_> {
                         .map_err(|error| SyncError::Status(StatusError::Answer(error)))?;
                     controller
                         .sets_written
-                        .record(key, written.resource_version);
+                        .wrote_at(key, written.resource_version);
                     return Ok(());
                 }
                 Err(StatusError::Request(error))

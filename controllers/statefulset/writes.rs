@@ -19,9 +19,9 @@ use steersman_objects::{
     ControllerRevision, Document, Identity, Object, ObjectKey, ObjectReference,
     PersistentVolumeClaim, Pod, StatefulSet,
 };
+use steersman_runtime::consistency::TrackedCache;
 use steersman_runtime::events::{EventRecorder, EventType};
 use steersman_runtime::informer::Store;
-use steersman_runtime::own_writes::WritesTo;
 use steersman_runtime::pod_control::not_foreign;
 
 use super::claims;
@@ -44,9 +44,9 @@ pub(super) struct Writer {
     pub(super) pods: Store<Pod>,
     pub(super) claims: Store<PersistentVolumeClaim>,
     /// Own writes of pods.
-    pub(super) pods_written: WritesTo,
+    pub(super) pods_written: TrackedCache,
     /// Own writes of claims.
-    pub(super) claims_written: WritesTo,
+    pub(super) claims_written: TrackedCache,
     /// Whether the texts of Events begin with a capital.
     pub(super) has_capitals: bool,
 }
@@ -411,13 +411,13 @@ struct Repair {
 
 /// Records the resource version in `answer`, so that the next sync waits for it. The answer to a
 /// deletion lacks a version if the object is gone already.
-fn record(written: &WritesTo, key: &ObjectKey, answer: &[u8]) {
+fn record(written: &TrackedCache, key: &ObjectKey, answer: &[u8]) {
     match Identity::decode(answer) {
         Ok(Identity {
             resource_version: 0,
             ..
         }) => {}
-        Ok(stored) => written.record(key, stored.resource_version),
+        Ok(stored) => written.wrote_at(key, stored.resource_version),
         Err(error) => {
             tracing::warn!(%error, "the answer to a write has no resource version; the next sync may repeat the write");
         }

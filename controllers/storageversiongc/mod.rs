@@ -98,7 +98,7 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     let shared = Arc::new(StorageVersions {
         client: ctx.client(DESCRIPTOR.identity),
         clock: ctx.clock.clone(),
-        written: keyed.writes_to(&versions),
+        written: keyed.tracked(&versions),
     });
     let queue = keyed.queue();
     Ok(Box::new(StorageVersionGc {

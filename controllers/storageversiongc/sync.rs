@@ -9,8 +9,8 @@ use steersman_client::live::{self, LiveError};
 use steersman_client::writes::{Delete, OnFailure, StatusError, write_status};
 use steersman_client::{ApiClient, ApiError, Target};
 use steersman_objects::{DecodeError, Identity, Lease, Object, ObjectKey, StorageVersion};
+use steersman_runtime::consistency::TrackedCache;
 use steersman_runtime::keyed::ObjectSyncer;
-use steersman_runtime::own_writes::WritesTo;
 use steersman_runtime::workers::{Requeue, Syncer};
 use steersman_values::clock::Clock;
 
@@ -57,7 +57,7 @@ pub(super) fn is_identity(lease: &Lease) -> bool {
 pub(super) struct StorageVersions {
     pub(super) client: ApiClient,
     pub(super) clock: Clock,
-    pub(super) written: WritesTo,
+    pub(super) written: TrackedCache,
 }
 
 /// Syncs StorageVersions with an entry that has no Lease.
@@ -143,7 +143,7 @@ impl StorageVersions {
                 let written = written.await.map_err(SyncError::Status)?;
                 let written = Identity::decode(&written).map_err(SyncError::Answer)?;
                 self.written
-                    .record(&version.key(), written.resource_version);
+                    .wrote_at(&version.key(), written.resource_version);
                 Ok(())
             }
             Some(false) => {

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use steersman_client::ApiClient;
 use steersman_client::writes::{OnFailure, write_status};
 use steersman_objects::{Identity, Object, StorageVersionMigration};
-use steersman_runtime::own_writes::WritesTo;
+use steersman_runtime::consistency::TrackedCache;
 use steersman_values::clock::{Clock, whole_seconds};
 
 use super::error::SyncError;
@@ -96,7 +96,7 @@ impl Change<'_> {
 pub(super) struct Statuses {
     pub(super) client: ApiClient,
     pub(super) clock: Clock,
-    pub(super) written: WritesTo,
+    pub(super) written: TrackedCache,
 }
 
 impl Statuses {
@@ -118,7 +118,7 @@ impl Statuses {
         let written = written.await.map_err(SyncError::Status)?;
         let written = Identity::decode(&written).map_err(SyncError::Answer)?;
         self.written
-            .record(&migration.key(), written.resource_version);
+            .wrote_at(&migration.key(), written.resource_version);
         Ok(())
     }
 }

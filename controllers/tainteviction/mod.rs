@@ -34,10 +34,10 @@ use steersman_helpers::evictions::{EvictionMetrics, Evictor};
 use steersman_helpers::scheduling::{Comparisons, PodsByNode};
 use steersman_objects::{Node, ObjectKey, Pod};
 use steersman_options::features;
+use steersman_runtime::consistency::{ConsistencyStore, TrackedCache};
 use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
 use steersman_runtime::events::EventRecorder;
 use steersman_runtime::informer::Store;
-use steersman_runtime::own_writes::{OwnWrites, WritesTo};
 use steersman_runtime::rbac::Rule;
 use steersman_runtime::reads::Read;
 use steersman_runtime::tasks::CancellationToken;
@@ -107,7 +107,7 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
         pods: pods.store(),
         pods_by_node: PodsByNode::of(&pods.store()),
         nodes: nodes.store(),
-        nodes_written: OwnWrites::new(ctx.term_start_rv).to(nodes.versioned()),
+        nodes_written: ConsistencyStore::new(ctx.term_start_rv).track(nodes.versioned()),
         timers: Mutex::default(),
         changed: Notify::new(),
         recorder: ctx.recorder(NAME, client.clone()),
@@ -133,7 +133,7 @@ struct Shared {
     pods_by_node: PodsByNode,
     nodes: Store<Node>,
     /// Tells whether the cache of nodes is older than this leadership term.
-    nodes_written: WritesTo,
+    nodes_written: TrackedCache,
     timers: Mutex<Timers>,
     /// Notified after each change of the timers.
     changed: Notify,

@@ -9,9 +9,9 @@ use steersman_client::{ApiClient, ApiError, Target};
 use steersman_objects::{
     DecodeError, Identity, Object, ObjectKey, ParamKind, ValidatingAdmissionPolicy,
 };
+use steersman_runtime::consistency::TrackedCache;
 use steersman_runtime::informer::{Change, SharedInformer};
 use steersman_runtime::keyed::ObjectSyncer;
-use steersman_runtime::own_writes::WritesTo;
 use steersman_runtime::workers::Requeue;
 use steersman_runtime::workqueue::WorkQueue;
 
@@ -56,7 +56,7 @@ pub(super) struct PolicyStatus {
     pub(super) client: ApiClient,
     pub(super) mapper: RestMapper,
     pub(super) schemas: Schemas,
-    pub(super) written: WritesTo,
+    pub(super) written: TrackedCache,
 }
 
 impl ObjectSyncer for PolicyStatus {
@@ -91,7 +91,7 @@ impl ObjectSyncer for PolicyStatus {
             Err(error) => return Err(SyncError::Status(error)),
         };
         let version = applied.map_err(SyncError::Answer)?.resource_version;
-        self.written.record(key, version);
+        self.written.wrote_at(key, version);
         Ok(Requeue::Never)
     }
 }

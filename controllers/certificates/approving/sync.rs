@@ -9,8 +9,8 @@ use steersman_objects::{
     CertificateSigningRequest, DecodeError, Identity, ObjectKey, SigningRequest,
 };
 use steersman_pki::x509::{CertificateRequest, RequestError};
+use steersman_runtime::consistency::TrackedCache;
 use steersman_runtime::keyed::ObjectSyncer;
-use steersman_runtime::own_writes::WritesTo;
 use steersman_runtime::workers::{Requeue, Retry};
 use steersman_values::resource::SUBJECT_ACCESS_REVIEWS;
 
@@ -42,7 +42,7 @@ pub(super) enum SyncError {
 /// Approves requests.
 pub(super) struct Approver {
     pub(super) client: ApiClient,
-    pub(super) written: WritesTo,
+    pub(super) written: TrackedCache,
 }
 
 impl ObjectSyncer for Approver {
@@ -135,7 +135,7 @@ impl Approver {
         let answer = self.client.replace(target, &approval).await;
         let written =
             Identity::decode(&answer.map_err(SyncError::Update)?).map_err(SyncError::Answer)?;
-        self.written.record(key, written.resource_version);
+        self.written.wrote_at(key, written.resource_version);
         Ok(())
     }
 }

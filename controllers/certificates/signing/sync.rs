@@ -10,8 +10,8 @@ use steersman_objects::{
 };
 use steersman_pki::keys::{SigningError, VerifyError};
 use steersman_pki::x509::{self, CertificateRequest, RequestError, Template};
+use steersman_runtime::consistency::TrackedCache;
 use steersman_runtime::keyed::ObjectSyncer;
-use steersman_runtime::own_writes::WritesTo;
 use steersman_runtime::workers::Requeue;
 use steersman_values::clock::Clock;
 
@@ -67,7 +67,7 @@ pub(super) struct Signing {
     pub(super) longest: Duration,
     pub(super) client: ApiClient,
     pub(super) clock: Clock,
-    pub(super) written: WritesTo,
+    pub(super) written: TrackedCache,
 }
 
 impl ObjectSyncer for Signing {
@@ -146,7 +146,7 @@ impl Signing {
         let target = Target::of::<CertificateSigningRequest>(&csr.meta).status();
         let answer = self.client.replace(target, object).await;
         let written = Identity::decode(&answer.map_err(failed)?).map_err(SyncError::Answer)?;
-        self.written.record(key, written.resource_version);
+        self.written.wrote_at(key, written.resource_version);
         Ok(())
     }
 }

@@ -250,7 +250,7 @@ async fn expectations_on_recreate() {
         ("another UID", recreated("other"), true),
     ];
     for (why, new, satisfied) in cases {
-        let expectations = fixture.control.expectations();
+        let expectations = fixture.control.consistency();
         expectations.expect_creations(&key("foo"), 1);
         fixture.handlers.daemon_set_changed(&Change::Updated {
             old: &ds,

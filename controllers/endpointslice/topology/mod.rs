@@ -20,7 +20,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use steersman_helpers::endpointslice::AddressType;
 use steersman_objects::{EndpointHints, Node, ObjectKey};
-use steersman_runtime::own_writes::Memory;
+use steersman_runtime::consistency::Memory;
 use steersman_values::intern::Sym;
 use steersman_values::labels::Labels;
 

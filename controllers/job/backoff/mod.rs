@@ -10,7 +10,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use parking_lot::{Mutex, MutexGuard};
 use steersman_objects::{ObjectKey, Phase, Pod};
-use steersman_runtime::own_writes::Memory;
+use steersman_runtime::consistency::Memory;
 
 /// The delay after the first failure. Upstream: `DefaultJobPodFailureBackOff`.
 const FIRST: Duration = Duration::from_secs(10);

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use steersman_objects::{Job, Object, ObjectKey, Pod};
+use steersman_runtime::consistency::Memory;
 use steersman_runtime::informer::{Change, SharedInformer, Store};
-use steersman_runtime::own_writes::Memory;
 use steersman_runtime::owner::{DependentEvent, dependent_events, owner_of};
 use steersman_runtime::pod_control::PodControl;
 use steersman_runtime::workqueue::WorkQueue;
@@ -71,6 +71,7 @@ impl Handlers {
         if new.finished().is_some() {
             // A finished Job needs no further sync. Its pods have lost the finalizer already; the
             // orphan queue takes care of those that got it again.
+            self.control.forget(&key);
             self.memory.forget(&key);
             self.enqueue_pods_of(new);
             return;

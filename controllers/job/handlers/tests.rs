@@ -270,7 +270,7 @@ async fn removed_finalizers_and_deleted_pods_satisfy_expectations() {
             "{why}"
         );
     }
-    let expectations = fixture.one.parts.syncer.control.expectations();
+    let expectations = fixture.one.parts.syncer.control.consistency();
     expectations.expect_creations(key, 1);
     fixture.handlers.pod_changed(&added(&tracked));
     assert!(expectations.satisfied(key));
@@ -358,7 +358,7 @@ async fn a_deleted_job_leaves_no_records_and_releases_its_pods() {
     let key = &fixture.one.key;
     let web = Arc::new(job("web").build());
     let remember = || {
-        syncer.control.expectations().expect_creations(key, 1);
+        syncer.control.consistency().expect_creations(key, 1);
         syncer
             .memory
             .removals
@@ -378,7 +378,7 @@ async fn a_deleted_job_leaves_no_records_and_releases_its_pods() {
     ] {
         remember();
         fixture.handlers.job_changed(&change);
-        assert!(syncer.control.expectations().satisfied(key));
+        assert!(syncer.control.consistency().satisfied(key));
         assert!(syncer.memory.removals.expected(key).is_empty());
         let queued = fixture.queued().await;
         assert_eq!(queued.jobs, [("web".to_owned(), 0)]);

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use steersman_client::live::LiveError;
 use steersman_client::{ApiClient, ApiError, PatchKind, Target};
 use steersman_objects::{Job, Object, ObjectKey, OwnerReference, Pod, Uid};
+use steersman_runtime::consistency::TrackedCache;
 use steersman_runtime::informer::Store;
-use steersman_runtime::own_writes::WritesTo;
 use steersman_runtime::owner::{ByController, owner_of};
 use steersman_runtime::workers::{Requeue, Retry, Syncer};
 use steersman_values::intern::Sym;
@@ -79,7 +79,7 @@ pub(super) struct OrphanSyncer {
     pub(super) jobs: Store<Job>,
     pub(super) pods: ByController<Pod>,
     /// Tells whether the cache of Jobs is older than this term.
-    pub(super) job_writes: WritesTo,
+    pub(super) job_writes: TrackedCache,
     pub(super) client: ApiClient,
 }
 

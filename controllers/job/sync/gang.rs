@@ -5,8 +5,8 @@ use std::sync::Arc;
 use steersman_client::live::{self, LiveError};
 use steersman_client::{ApiError, Target};
 use steersman_objects::{DecodeError, Job, Object, ObjectKey, PodGroup, Workload};
+use steersman_runtime::consistency::TrackedCache;
 use steersman_runtime::events::EventType;
-use steersman_runtime::own_writes::WritesTo;
 use steersman_runtime::pod_control::Owner;
 use steersman_runtime::workqueue::WorkQueue;
 
@@ -30,8 +30,8 @@ pub(in crate::job) enum GangError {
 /// The caches of the feature gate `WorkloadWithJob`, and the own writes to them.
 pub(in crate::job) struct GangCaches {
     pub(in crate::job) gangs: Gangs,
-    pub(in crate::job) workloads_written: WritesTo,
-    pub(in crate::job) groups_written: WritesTo,
+    pub(in crate::job) workloads_written: TrackedCache,
+    pub(in crate::job) groups_written: TrackedCache,
 }
 
 impl GangCaches {
@@ -123,12 +123,12 @@ impl JobSyncer {
         &self,
         key: &ObjectKey,
         body: &serde_json::Value,
-        written: &WritesTo,
+        written: &TrackedCache,
     ) -> Result<Arc<T>, GangError> {
         let target = Target::collection::<T>(&key.namespace);
         let answer = self.client.create(target, body).await;
         let object = T::decode(&answer.map_err(GangError::Create)?).map_err(GangError::Answer)?;
-        written.record(key, object.meta().resource_version);
+        written.wrote_at(key, object.meta().resource_version);
         Ok(Arc::new(object))
     }
 }

@@ -16,10 +16,10 @@ use steersman_client::writes::StatusError;
 use steersman_client::{ApiClient, ApiError};
 use steersman_objects::conditions::{FALSE, TRUE};
 use steersman_objects::{CompletionMode, Job, JobStatus, ObjectKey, ObjectReference, Pod};
+use steersman_runtime::consistency::{Memory, TrackedCache};
 use steersman_runtime::events::{EventRecorder, EventType};
 use steersman_runtime::informer::Store;
 use steersman_runtime::keyed::ObjectSyncer;
-use steersman_runtime::own_writes::{Memory, WritesTo};
 use steersman_runtime::owner::ClaimError;
 use steersman_runtime::pod_control::{Owner, PodControl, PodsError};
 use steersman_runtime::workers::{Requeue, Retry};
@@ -81,7 +81,7 @@ pub(super) struct JobSyncer {
     pub(super) client: ApiClient,
     pub(super) queue: WorkQueue<ObjectKey>,
     /// Own writes of Jobs, which are status updates.
-    pub(super) written: WritesTo,
+    pub(super) written: TrackedCache,
     pub(super) memory: Arc<JobMemory>,
     pub(super) clock: Clock,
     pub(super) metrics: JobMetrics,
@@ -101,10 +101,11 @@ impl ObjectSyncer for JobSyncer {
             return Ok(Requeue::Never);
         }
         if cached.finished().is_some() {
+            self.control.forget(key);
             self.memory.forget(key);
             return Ok(Requeue::Never);
         }
-        let job = self.gates.apply(self.memory.newest(key, cached));
+        let job = self.gates.apply(self.newest(key, cached));
         if job.finished().is_some() {
             return Ok(Requeue::Never);
         }
@@ -157,6 +158,14 @@ impl Counts {
 }
 
 impl JobSyncer {
+    /// `cached`, or the same Job with a newer status that this process wrote. A sync must not act on
+    /// an older one: a pod that it counted would be missing, and would be created again.
+    fn newest(&self, key: &ObjectKey, cached: Arc<Job>) -> Arc<Job> {
+        let consistency = self.control.consistency();
+        let newest = consistency.newest(key, vec![Arc::clone(&cached)]).pop();
+        newest.unwrap_or(cached)
+    }
+
     /// Syncs a Job that has not finished. Sets `label` to the action about its pods.
     async fn sync_unfinished(
         &self,
@@ -191,8 +200,8 @@ impl JobSyncer {
         let Owner {
             key, object: job, ..
         } = owner;
-        // Read before the pods, for the reason in `PodControl::expectations`.
-        let is_settled = self.control.expectations().satisfied(key);
+        // Read before the pods, for the reason in `ConsistencyStore::satisfied`.
+        let is_settled = self.control.consistency().satisfied(key);
         let candidates = self.control.candidates(owner);
         let claimed = self.control.claim(owner, candidates).await;
         let claimed = claimed.map_err(SyncError::Claim)?;
@@ -287,7 +296,7 @@ impl JobSyncer {
         if let Some(failure) = failure {
             return Err(SyncError::Pods(failure));
         }
-        let expires = self.control.expectations().expires_in(key);
+        let expires = self.control.consistency().expires_in(key);
         Ok(expires.map_or(Requeue::Never, Requeue::After))
     }
 

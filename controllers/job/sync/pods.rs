@@ -128,7 +128,7 @@ impl JobSyncer {
         let key = owner.key;
         let about = ObjectReference::of(owner.object);
         let expected = pods.iter().map(|pod| pod.key()).collect();
-        self.control.expectations().expect_deletions(key, expected);
+        self.control.consistency().expect_deletions(key, expected);
         let delete = |pod| self.release_and_delete(key, pod, &about);
         let Deletions { deleted, failure } = self.control.delete_each(key, pods, delete).await;
         counts.remove(&deleted);

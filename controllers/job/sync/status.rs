@@ -137,8 +137,7 @@ impl JobSyncer {
         let answer =
             write_status::<Job>(&self.client, &job.meta, &job.document, status, once).await?;
         let written = Arc::new(Job::decode(&answer).map_err(StatusError::Answer)?);
-        self.written.record(key, written.meta.resource_version);
-        self.memory.written.record(key, &written);
+        self.written.wrote(key, &written);
         Ok(written)
     }
 

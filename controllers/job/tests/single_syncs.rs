@@ -102,12 +102,12 @@ async fn check(case: Case) {
     let count = usize::try_from(case.expectation.abs()).unwrap();
     match case.expectation {
         0 => {}
-        1.. => syncer.control.expectations().expect_creations(key, count),
+        1.. => syncer.control.consistency().expect_creations(key, count),
         _ => {
             let gone = (0..count).map(|i| steersman_objects::ObjectKey::new("x", &i.to_string()));
             syncer
                 .control
-                .expectations()
+                .consistency()
                 .expect_deletions(key, gone.collect());
         }
     }

@@ -74,7 +74,7 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     let syncer = Claims {
         pods: PodsByClaim::of(&pods.store()),
         live: LivePods::new(client.clone()),
-        finalizers: Finalizers::new(client.clone(), keyed.writes_to(&claims)),
+        finalizers: Finalizers::new(client.clone(), keyed.tracked(&claims)),
         queue,
         client,
         tracks_use,

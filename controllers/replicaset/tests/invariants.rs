@@ -59,7 +59,7 @@ async fn a_wrong_decision_is_refused_counted_and_logged() {
         set.meta().uid
     );
     assert_eq!(error.to_string(), text);
-    assert!(syncer.control.expectations().satisfied(&key));
+    assert!(syncer.control.consistency().satisfied(&key));
 
     assert_eq!(world.writes(), Vec::<String>::new());
     assert_eq!(world.active_pods().len(), 4);

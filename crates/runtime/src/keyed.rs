@@ -18,9 +18,9 @@ use steersman_client::ApiError;
 use steersman_objects::{Object, ObjectKey};
 use steersman_why::KeyState;
 
+use crate::consistency::{ConsistencyStore, Memory, NotReady, TrackedCache};
 use crate::controller::{Controller, ControllerContext};
-use crate::informer::{SharedInformer, Store, VersionedCache};
-use crate::own_writes::{Behind, Memory, OwnWrites, WritesTo};
+use crate::informer::{SharedInformer, Store};
 use crate::workers::{Requeue, Retry, Syncer, boxed};
 use crate::workqueue::{Waits, WorkQueue};
 
@@ -61,13 +61,13 @@ pub struct Keyed<O> {
     controller: &'static str,
     queue: WorkQueue<ObjectKey>,
     objects: SharedInformer<O>,
-    writes: OwnWrites,
-    caches: Vec<Arc<dyn VersionedCache>>,
+    consistency: ConsistencyStore,
+    caches: Vec<TrackedCache>,
     memories: Vec<Arc<dyn Memory>>,
     on_stale_cache: Option<OnStaleCache>,
 }
 
-type OnStaleCache = Box<dyn Fn(&Behind) + Send + Sync>;
+type OnStaleCache = Box<dyn Fn(&NotReady) + Send + Sync>;
 
 impl<O: Object> Keyed<O> {
     /// A builder for `controller`. Metrics call its queue `queue`.
@@ -82,12 +82,13 @@ impl<O: Object> Keyed<O> {
         queue: WorkQueue<ObjectKey>,
     ) -> Self {
         let objects = ctx.informers.shared::<O>();
+        let consistency = ConsistencyStore::new(ctx.term_start_rv);
         Self {
             controller,
             queue,
-            caches: vec![objects.versioned()],
+            caches: vec![consistency.track(objects.versioned())],
             objects,
-            writes: OwnWrites::new(ctx.term_start_rv),
+            consistency,
             memories: Vec::new(),
             on_stale_cache: None,
         }
@@ -103,29 +104,29 @@ impl<O: Object> Keyed<O> {
         &self.objects
     }
 
-    /// The record of own writes to the type of `informer`. A sync waits until the cache of
-    /// `informer` has all writes that are recorded for its key.
-    pub fn writes_to<T: Object>(&mut self, informer: &SharedInformer<T>) -> WritesTo {
+    /// The cache of `informer`. A sync waits until it has all own writes that are recorded for the key.
+    pub fn tracked<T: Object>(&mut self, informer: &SharedInformer<T>) -> TrackedCache {
         let cache = informer.versioned();
-        if !self.caches.iter().any(|other| Arc::ptr_eq(other, &cache)) {
-            self.caches.push(Arc::clone(&cache));
+        if let Some(known) = self.caches.iter().find(|known| known.is(&cache)) {
+            return known.clone();
         }
-        self.writes.to(cache)
+        let tracked = self.consistency.track(cache);
+        self.caches.push(tracked.clone());
+        tracked
     }
 
-    /// Makes `memory` forget the keys of deleted objects. A rewind of a cache that this controller
-    /// writes to clears it.
+    /// Makes `memory` forget the keys of deleted objects. A rewind of a tracked cache clears it.
     pub fn remembers(&mut self, memory: Arc<dyn Memory>) {
         self.memories.push(memory);
     }
 
-    /// The record of own writes, to wait for a cache in the middle of a sync.
-    pub fn writes(&self) -> OwnWrites {
-        self.writes.clone()
+    /// The records of own writes and expectations, for handlers and for the middle of a sync.
+    pub fn consistency(&self) -> ConsistencyStore {
+        self.consistency.clone()
     }
 
     /// Calls `count` for each sync that has to wait for a cache. Upstream's metrics count these.
-    pub fn on_stale_cache(&mut self, count: impl Fn(&Behind) + Send + Sync + 'static) {
+    pub fn on_stale_cache(&mut self, count: impl Fn(&NotReady) + Send + Sync + 'static) {
         self.on_stale_cache = Some(Box::new(count));
     }
 
@@ -149,17 +150,17 @@ impl<O: Object> Keyed<O> {
         {
             // The informer outlives the controller and must not keep its records alive.
             let memory = Arc::downgrade(memory);
-            cache.on_rewind(Box::new(move || {
+            cache.on_rewind(move || {
                 if let Some(memory) = memory.upgrade() {
                     memory.history_went_back();
                 }
-            }));
+            });
         }
         let metrics = self.queue.metrics().clone();
         let runner = Arc::new(Runner {
             objects: self.objects.store(),
             queue: self.queue,
-            writes: self.writes,
+            consistency: self.consistency,
             memories: self.memories,
             on_stale_cache: self.on_stale_cache,
             syncer,
@@ -174,7 +175,7 @@ impl<O: Object> Keyed<O> {
 pub struct Runner<S: ObjectSyncer> {
     objects: Store<S::Object>,
     queue: WorkQueue<ObjectKey>,
-    writes: OwnWrites,
+    consistency: ConsistencyStore,
     memories: Vec<Arc<dyn Memory>>,
     on_stale_cache: Option<OnStaleCache>,
     syncer: S,
@@ -184,20 +185,21 @@ impl<S: ObjectSyncer> Runner<S> {
     /// True if the sync of `key` has to wait for a cache. Then `key` returns to the queue as soon
     /// as that cache has our writes.
     fn waits_for_cache(&self, key: &ObjectKey) -> bool {
-        let queue = self.queue.clone();
-        let again = key.clone();
-        let Some(behind) = self.writes.wait_for_cache(key, move || queue.add(again)) else {
+        let ready = self
+            .consistency
+            .ready_or_requeue(key, &self.queue, key.clone());
+        let Err(stale) = ready else {
             return false;
         };
-        self.queue.count_stale_cache(&behind.resource);
+        self.queue.count_stale_cache(&stale.resource);
         if let Some(count) = &self.on_stale_cache {
-            count(&behind);
+            count(&stale);
         }
         true
     }
 
     fn forget(&self, key: &ObjectKey) {
-        self.writes.forget(key);
+        self.consistency.clear(key);
         self.memories.iter().for_each(|memory| memory.forget(key));
     }
 }
@@ -206,14 +208,13 @@ impl<S: ObjectSyncer> Waits for Runner<S> {
     fn add_to(&self, key: &str, state: &mut KeyState) -> bool {
         let (namespace, name) = key.split_once('/').unwrap_or(("", key));
         let key = ObjectKey::new(namespace, name);
-        // `behind` also drops a record that all caches have reached, as the next sync would.
-        state.awaits_cache = self.writes.behind(&key).map(|behind| behind.resource);
-        for memory in &self.memories {
-            if let Some(outstanding) = memory.outstanding(&key) {
-                state.creations += outstanding.creations;
-                state.deletions += outstanding.deletions;
-                state.expire = state.expire.max(outstanding.expire);
-            }
+        // This also drops versions that all caches have reached, as the next sync would.
+        let ready = self.consistency.ensure_ready(&key);
+        state.awaits_cache = ready.err().map(|stale| stale.resource);
+        if let Some(outstanding) = self.consistency.outstanding(&key) {
+            state.creations += outstanding.creations;
+            state.deletions += outstanding.deletions;
+            state.expire = state.expire.max(outstanding.expire);
         }
         state.awaits_cache.is_some() || state.creations + state.deletions > 0
     }

@@ -9,16 +9,15 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::type_complexity))]
 
+pub mod consistency;
 pub mod controller;
 pub mod events;
-pub mod expectations;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod informer;
 pub mod keyed;
 pub mod leader;
 pub mod metrics;
-pub mod own_writes;
 pub mod owner;
 pub mod panics;
 pub mod pod_control;

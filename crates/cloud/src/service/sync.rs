@@ -8,10 +8,10 @@ use k8s_openapi::api::core::v1::{LoadBalancerStatus, Node, Service};
 use serde_json::Value;
 use steersman_client::{ApiClient, ApiError, PatchKind, Target};
 use steersman_objects::{DecodeError, Identity, Object, ObjectKey, ObjectReference};
+use steersman_runtime::consistency::TrackedCache;
 use steersman_runtime::events::{EventRecorder, EventType};
 use steersman_runtime::informer::Store;
 use steersman_runtime::keyed::ObjectSyncer;
-use steersman_runtime::own_writes::WritesTo;
 use steersman_runtime::workers::{Requeue, Retry};
 
 use super::changes::{has_finalizer, needs_cleanup, wants};
@@ -69,7 +69,7 @@ pub(super) struct Balancing {
     pub(super) recorder: EventRecorder,
     pub(super) nodes: Store<Served<Node>>,
     pub(super) known: Arc<Known>,
-    pub(super) written: WritesTo,
+    pub(super) written: TrackedCache,
 }
 
 impl ObjectSyncer for Balancing {
@@ -248,7 +248,7 @@ impl Balancing {
         let answer = self.client.patch(target, PatchKind::Strategic, &body).await;
         let answer = Identity::decode(&answer.map_err(WriteError::Request)?);
         let version = answer.map_err(WriteError::Answer)?.resource_version;
-        self.written.record(key, version);
+        self.written.wrote_at(key, version);
         Ok(version)
     }
 

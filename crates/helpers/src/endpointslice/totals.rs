@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 use prometheus::IntGaugeVec;
 
 use steersman_objects::ObjectKey;
-use steersman_runtime::own_writes::Memory;
+use steersman_runtime::consistency::Memory;
 use steersman_values::sync::{Mutex, MutexGuard};
 
 /// The numbers of a part of a Service.

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use steersman_objects::{ObjectKey, Pod, Service, Time};
-use steersman_runtime::own_writes::Memory;
+use steersman_runtime::consistency::Memory;
 use steersman_values::sync::{Mutex, MutexGuard};
 
 /// Remembered times by the key of a Service.

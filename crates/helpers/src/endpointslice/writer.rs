@@ -1,7 +1,7 @@
 //! The writes of one sync of slices: POST, PUT, DELETE, in this order.
 //!
 //! Each answer is recorded twice: [`WrittenSlices`] tells the watch event of the write from a
-//! foreign one, and [`WritesTo`] holds the next sync back until the cache shows the write.
+//! foreign one, and [`TrackedCache`] holds the next sync back until the cache shows the write.
 //!
 //! Upstream: `finalize` of `k8s.io/endpointslice` and of `pkg/controller/endpointslicemirroring`.
 
@@ -13,7 +13,7 @@ use prometheus::IntCounterVec;
 use steersman_client::writes::Delete;
 use steersman_client::{ApiClient, ApiError, Target};
 use steersman_objects::{DecodeError, EndpointSlice, Identity, Meta, ObjectKey};
-use steersman_runtime::own_writes::WritesTo;
+use steersman_runtime::consistency::TrackedCache;
 
 use super::{SliceBody, WrittenSlices};
 
@@ -24,7 +24,7 @@ pub struct SliceWriter {
     /// The client of the controller.
     pub client: ApiClient,
     /// The cache of slices, which has to show the writes.
-    pub cache: WritesTo,
+    pub cache: TrackedCache,
     /// The last own write of each slice.
     pub written: Arc<WrittenSlices>,
     /// Counts the writes by the label `operation`.
@@ -182,7 +182,7 @@ impl SliceWriter {
         })?;
         self.written
             .wrote(key, written.uid, written.resource_version);
-        self.cache.record(key, written.resource_version);
+        self.cache.wrote_at(key, written.resource_version);
         Ok(())
     }
 

@@ -1,7 +1,7 @@
 //! The slices that this process wrote last, so that the watch events of own writes enqueue nothing.
 //!
-//! The wait for the cache is the task of [`OwnWrites`](steersman_runtime::own_writes::OwnWrites). This record
-//! only tells own events from foreign ones, and remembers deletions until the cache shows them.
+//! [`steersman_runtime::consistency`] waits for the cache. This record only tells own events from
+//! foreign ones, and remembers deletions until the cache shows them.
 //! Upstream: `EndpointSliceTracker` of `k8s.io/endpointslice/util`, which compares generations. Here
 //! resource versions are compared, so a foreign annotation leads to a sync without a write.
 
@@ -9,7 +9,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use steersman_objects::{EndpointSlice, ObjectKey, Uid};
-use steersman_runtime::own_writes::Memory;
+use steersman_runtime::consistency::Memory;
 use steersman_values::sync::{Mutex, MutexGuard};
 
 /// Written and deleted slices by the key of their Service.

@@ -12,7 +12,6 @@
 
 mod difference;
 mod error;
-mod in_flight;
 mod invariants;
 mod slow_start;
 mod template;
@@ -36,15 +35,13 @@ use steersman_values::labels::Selector;
 
 use self::difference::Difference;
 pub use self::error::PodsError;
-use self::in_flight::PodsInFlight;
 pub use self::invariants::{FOREIGN_POD, not_foreign};
 use self::slow_start::slow_start;
 pub use self::template::{TemplateError, from_template};
+use crate::consistency::{ConsistencyStore, TrackedCache};
 use crate::events::{EventRecorder, EventType};
-use crate::expectations::Expectations;
 use crate::informer::{Change, SharedInformer, Store};
 use crate::keyed::Keyed;
-use crate::own_writes::{Memory, OwnWrites, WritesTo};
 use crate::owner::{ByController, ClaimError, DependentEvent, claim_with_finalizer};
 use crate::workqueue::WorkQueue;
 
@@ -56,9 +53,8 @@ const DELETIONS_AT_ONCE: usize = 200;
 pub struct PodControl {
     pods: ByController<Pod>,
     queue: WorkQueue<ObjectKey>,
-    writes: OwnWrites,
-    written: WritesTo,
-    in_flight: Arc<PodsInFlight>,
+    consistency: ConsistencyStore,
+    cache: TrackedCache,
     client: ApiClient,
     recorder: EventRecorder,
     /// The finalizer that adopted pods get and released pods lose.
@@ -139,14 +135,11 @@ impl PodControl {
         recorder: EventRecorder,
     ) -> Self {
         client.counts_violations_of(&[FOREIGN_POD]);
-        let in_flight = Arc::<PodsInFlight>::default();
-        keyed.remembers(Arc::clone(&in_flight) as Arc<_>);
         Self {
             pods: ByController::of(&pods.store()),
             queue: keyed.queue(),
-            writes: keyed.writes(),
-            written: keyed.writes_to(pods),
-            in_flight,
+            consistency: keyed.consistency(),
+            cache: keyed.tracked(pods),
             client,
             recorder,
             finalizer: None,
@@ -162,11 +155,11 @@ impl PodControl {
 
     /// Counts a change of a pod down from the expectations of its owner.
     pub fn observe<O: Object>(&self, change: &Change<'_, Pod>, event: &DependentEvent<O>) {
-        let expectations = &self.in_flight.expectations;
         match event {
-            DependentEvent::Created(owner) => expectations.creation_observed(&owner.key()),
+            DependentEvent::Created(owner) => self.consistency.creation_observed(&owner.key()),
             DependentEvent::Deleted(owner) => {
-                expectations.deletion_observed(&owner.key(), &change.object().key());
+                let gone = change.object().key();
+                self.consistency.deletion_observed(&owner.key(), &gone);
             }
             DependentEvent::Updated(_) | DependentEvent::Lost(_) | DependentEvent::Adoptable(_) => {
             }
@@ -175,8 +168,7 @@ impl PodControl {
 
     /// Drops the expectations and own writes for `owner`, since another object has its name now.
     pub fn forget(&self, owner: &ObjectKey) {
-        self.in_flight.forget(owner);
-        self.writes.forget(owner);
+        self.consistency.clear(owner);
     }
 
     /// Drops the expectations and own writes for `owner` if the cache `owners` lacks it, or has
@@ -194,13 +186,9 @@ impl PodControl {
         is_replaced
     }
 
-    /// Creations and deletions that the cache does not show yet.
-    ///
-    /// Read them before the pods. In the other order, a pod that arrives in between is missing from
-    /// both. Requeue an owner for the time when its expectations expire: if its pods never arrive,
-    /// no event enqueues it.
-    pub fn expectations(&self) -> &Expectations {
-        &self.in_flight.expectations
+    /// The writes that the caches may lack, among them the expected creations and deletions of pods.
+    pub fn consistency(&self) -> &ConsistencyStore {
+        &self.consistency
     }
 
     /// The cached pods that `owner` controls, and the orphans of its namespace, of one instant.
@@ -221,7 +209,7 @@ impl PodControl {
             claim_with_finalizer(&self.client, object, selector, candidates, self.finalizer)
                 .await?;
         for version in claimed.written {
-            self.written.record(owner.key, version);
+            self.cache.wrote_at(owner.key, version);
         }
         Ok(claimed.objects)
     }
@@ -239,7 +227,7 @@ impl PodControl {
         cached: &[Arc<Pod>],
         state: impl Fn(&Pod) -> Option<S>,
     ) -> Result<bool, LiveError> {
-        if !self.written.predates_term() && !self.in_flight.is_in_doubt(owner.key) {
+        if !self.cache.predates_term() && !self.consistency.is_in_doubt(owner.key) {
             return Ok(true);
         }
         let Owner {
@@ -250,12 +238,12 @@ impl PodControl {
         let meta = object.meta();
         let Live { objects, version } =
             live::matching::<Pod>(&self.client, &meta.namespace, selector).await?;
-        self.in_flight.confirmed(key);
+        self.consistency.confirmed(key);
         let difference = Difference::between(meta, selector, objects, cached, state);
         let Some(version) = difference.seen_at(version) else {
             return Ok(true);
         };
-        self.written.await_version(key, version, &self.queue);
+        self.cache.await_version(key, version, &self.queue);
         Ok(false)
     }
 
@@ -278,8 +266,7 @@ impl PodControl {
         count: usize,
         body: impl Fn(usize) -> B,
     ) -> Creations {
-        let expectations = &self.in_flight.expectations;
-        expectations.expect_creations(owner.key, count);
+        self.consistency.expect_creations(owner.key, count);
         self.create_all(owner, count, body).await
     }
 
@@ -292,8 +279,7 @@ impl PodControl {
         body: impl Fn(usize) -> B,
         pods: &[Arc<Pod>],
     ) -> Result<(), ApiError> {
-        let expectations = &self.in_flight.expectations;
-        expectations.expect(owner.key, count, keys(pods));
+        self.consistency.expect(owner.key, count, keys(pods));
         let creations = self.create_all(owner, count, body).await;
         let deleted = self.delete_all(owner, pods).await;
         creations.failure.map_or(deleted, Err)
@@ -335,7 +321,7 @@ impl PodControl {
         }
         // The cache will never show pods that failed or were not attempted.
         for _ in 0..skipped {
-            self.in_flight.expectations.creation_observed(key);
+            self.consistency.creation_observed(key);
         }
         let created = created.into_inner();
         Creations {
@@ -368,7 +354,7 @@ impl PodControl {
             // The write gate refused the request, so it is no failure that users should see.
             Err(error) if error.is_fenced() => Err(error),
             Err(error) => {
-                self.in_flight.failed(key, &error);
+                self.consistency.failed(key, &error);
                 let message = format!("Error creating: {error}");
                 self.event(about, EventType::Warning, "FailedCreate", message);
                 Err(error)
@@ -380,12 +366,12 @@ impl PodControl {
     fn created_name(&self, key: &ObjectKey, answer: &[u8]) -> String {
         match Identity::decode(answer) {
             Ok(created) => {
-                self.written.record(key, created.resource_version);
+                self.cache.wrote_at(key, created.resource_version);
                 created.name
             }
             Err(error) => {
                 tracing::warn!(%error, "a pod was created, but the answer has no name for it");
-                self.in_flight.doubt(key);
+                self.consistency.doubt(key);
                 String::new()
             }
         }
@@ -397,8 +383,7 @@ impl PodControl {
         owner: Owner<'_, O>,
         pods: &[Arc<Pod>],
     ) -> Result<(), ApiError> {
-        let expectations = &self.in_flight.expectations;
-        expectations.expect_deletions(owner.key, keys(pods));
+        self.consistency.expect_deletions(owner.key, keys(pods));
         self.delete_all(owner, pods).await
     }
 
@@ -437,8 +422,7 @@ impl PodControl {
         let mut failure = None;
         while let Some((pod, outcome)) = outcomes.next().await {
             if !matches!(outcome, Ok(Deleted::Now)) {
-                let expectations = &self.in_flight.expectations;
-                expectations.deletion_observed(key, &pod.key());
+                self.consistency.deletion_observed(key, &pod.key());
             }
             match outcome {
                 Ok(_) => deleted.push(pod),
@@ -479,7 +463,7 @@ impl PodControl {
             }
             Err(error) => {
                 if !error.is_fenced() {
-                    self.in_flight.failed(key, &error);
+                    self.consistency.failed(key, &error);
                 }
                 // Upstream sends no Event about a 404.
                 if !error.is_fenced() && !error.is_not_found() {
@@ -505,7 +489,7 @@ impl PodControl {
                 Ok(())
             }
             Err(error) => {
-                self.in_flight.failed(key, &error);
+                self.consistency.failed(key, &error);
                 Err(error)
             }
         }
@@ -519,8 +503,8 @@ impl PodControl {
                 resource_version: 0,
                 ..
             }) => {}
-            Ok(gone) => self.written.record(key, gone.resource_version),
-            Err(_) => self.in_flight.doubt(key),
+            Ok(gone) => self.cache.wrote_at(key, gone.resource_version),
+            Err(_) => self.consistency.doubt(key),
         }
     }
 

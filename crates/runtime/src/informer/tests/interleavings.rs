@@ -19,11 +19,11 @@ use steersman_values::resource;
 use steersman_values::sync::in_many_orders;
 
 use super::{event, node, synced};
+use crate::consistency::ConsistencyStore;
 use crate::informer::metrics::InformerMetrics;
 use crate::informer::source::{Frames, ListWatch};
 use crate::informer::store::Objects;
 use crate::informer::{Change, InformerFactory, SharedInformer};
-use crate::own_writes::OwnWrites;
 use crate::tasks::{CancellationToken, Tasks};
 
 fn informer() -> SharedInformer<Node> {
@@ -225,18 +225,18 @@ fn all_handlers_agree_after_a_rewind() {
 fn a_sync_that_waits_for_the_cache_resumes_after_a_rewind() {
     in_many_orders(|| {
         let informer = informer();
-        let writes = OwnWrites::new(0);
+        let store = ConsistencyStore::new(0);
         let owner = ObjectKey::new("default", "rs");
         // A write from before the restore, which the restore reverted.
-        writes.to(informer.versioned()).record(&owner, 11);
+        store.track(informer.versioned()).wrote_at(&owner, 11);
         let resumed = Arc::new(AtomicBool::new(false));
         let worker = {
-            let writes = writes.clone();
+            let store = store.clone();
             let resumed = Arc::clone(&resumed);
             thread::spawn(move || {
                 let called = Arc::clone(&resumed);
-                let waits = writes.wait_for_cache(&owner, move || called.store(true, SeqCst));
-                if waits.is_none() {
+                let waits = store.ready_or_call(&owner, move || called.store(true, SeqCst));
+                if waits.is_ok() {
                     resumed.store(true, SeqCst);
                 }
             })

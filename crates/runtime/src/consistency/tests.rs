@@ -60,14 +60,14 @@ fn owner() -> ObjectKey {
     ObjectKey::new("default", "web")
 }
 
-fn resource_of(behind: Option<Behind>) -> Option<String> {
-    behind.map(|behind| behind.resource)
+fn resource_of(ready: Result<(), NotReady>) -> Option<String> {
+    ready.err().map(|late| late.resource)
 }
 
 #[tokio::test]
 async fn owners_return_once_when_the_cache_is_as_new_as_the_term() {
     let cache = Arc::new(Cache::of(&resource::PODS));
-    let to_pods = OwnWrites::new(5).to(Arc::clone(&cache) as Arc<_>);
+    let to_pods = ConsistencyStore::new(5).track(Arc::clone(&cache) as Arc<_>);
     let metrics = QueueMetrics::register(&prometheus::Registry::new()).unwrap();
     let queue = WorkQueue::new("test", &metrics);
     for owner in [owner(), owner(), ObjectKey::new("default", "db")] {
@@ -91,16 +91,16 @@ async fn owners_return_once_when_the_cache_is_as_new_as_the_term() {
 #[test]
 fn records_do_not_keep_a_cache_alive() {
     let cache = Arc::new(Cache::of(&resource::PODS));
-    let writes = OwnWrites::new(1);
+    let store = ConsistencyStore::new(1);
     let web = owner();
-    let to_pods = writes.to(Arc::clone(&cache) as Arc<_>);
-    to_pods.record(&web, 8);
+    let to_pods = store.track(Arc::clone(&cache) as Arc<_>);
+    to_pods.wrote_at(&web, 8);
     let weak = Arc::downgrade(&cache);
     drop(cache);
     assert!(weak.upgrade().is_none());
     assert_eq!(
-        writes.behind(&web),
-        None,
+        store.ensure_ready(&web),
+        Ok(()),
         "no sync waits for a cache that is gone"
     );
     assert!(!to_pods.predates_term());
@@ -110,14 +110,14 @@ fn records_do_not_keep_a_cache_alive() {
 fn owner_is_behind_until_every_cache_has_its_highest_write() {
     let pods = Arc::new(Cache::of(&resource::PODS));
     let sets = Arc::new(Cache::of(&resource::REPLICA_SETS));
-    let writes = OwnWrites::new(0);
+    let store = ConsistencyStore::new(0);
     let web = owner();
-    let to_pods = writes.to(Arc::clone(&pods) as Arc<_>);
-    let to_sets = writes.to(Arc::clone(&sets) as Arc<_>);
-    assert_eq!(writes.behind(&web), None, "nothing written");
-    to_pods.record(&web, 12);
-    to_pods.record(&web, 9);
-    to_sets.record(&web, 20);
+    let to_pods = store.track(Arc::clone(&pods) as Arc<_>);
+    let to_sets = store.track(Arc::clone(&sets) as Arc<_>);
+    assert_eq!(store.ensure_ready(&web), Ok(()), "nothing written");
+    to_pods.wrote_at(&web, 12);
+    to_pods.wrote_at(&web, 9);
+    to_sets.wrote_at(&web, 20);
     // (why, version of pods, version of ReplicaSets, expected)
     let cases = [
         ("both caches behind", 11, 19, Some("pods")),
@@ -129,24 +129,28 @@ fn owner_is_behind_until_every_cache_has_its_highest_write() {
     for (why, at_pods, at_sets, expected) in cases {
         pods.version.store(at_pods, SeqCst);
         sets.version.store(at_sets, SeqCst);
-        let found = resource_of(writes.behind(&web));
+        let found = resource_of(store.ensure_ready(&web));
         assert_eq!(found.as_deref(), expected, "{why}");
     }
-    to_pods.record(&web, 30);
-    writes.forget(&web);
-    assert_eq!(writes.behind(&web), None, "forgotten");
-    to_pods.record(&web, 30);
+    to_pods.wrote_at(&web, 30);
+    store.clear(&web);
+    assert_eq!(store.ensure_ready(&web), Ok(()), "forgotten");
+    to_pods.wrote_at(&web, 30);
     sets.rewind();
-    assert_eq!(writes.behind(&web), None, "a rewind drops the record");
+    assert_eq!(
+        store.ensure_ready(&web),
+        Ok(()),
+        "a rewind drops the record"
+    );
 }
 
 #[test]
 fn owner_waits_for_the_cache_that_is_behind_but_not_after_a_rewind() {
     let cache = Arc::new(Cache::of(&resource::PODS));
-    let writes = OwnWrites::new(0);
+    let store = ConsistencyStore::new(0);
     let web = owner();
-    writes.to(Arc::clone(&cache) as Arc<_>).record(&web, 8);
-    let late = writes.wait_for_cache(&web, || ());
+    store.track(Arc::clone(&cache) as Arc<_>).wrote_at(&web, 8);
+    let late = store.ready_or_call(&web, || ());
     assert_eq!(resource_of(late).as_deref(), Some("pods"));
     assert_eq!(cache.waiting.lock()[0].0, 8);
 
@@ -154,31 +158,79 @@ fn owner_waits_for_the_cache_that_is_behind_but_not_after_a_rewind() {
         rewinds_on_wait: true,
         ..Cache::of(&resource::PODS)
     });
-    writes.forget(&web);
-    writes.to(Arc::clone(&rewinding) as Arc<_>).record(&web, 8);
-    assert_eq!(writes.wait_for_cache(&web, || ()), None);
-    let without_record = writes.wait_for_cache(&web, || panic!("there is no record to wait for"));
-    assert_eq!(without_record, None);
+    store.clear(&web);
+    store
+        .track(Arc::clone(&rewinding) as Arc<_>)
+        .wrote_at(&web, 8);
+    assert_eq!(store.ready_or_call(&web, || ()), Ok(()));
+    let without_record = store.ready_or_call(&web, || panic!("there is no record to wait for"));
+    assert_eq!(without_record, Ok(()));
+}
+
+#[test]
+fn a_rewind_drops_all_records_and_leaves_owners_with_expectations_in_doubt() {
+    let pods = Arc::new(Cache::of(&resource::PODS));
+    let sets = Arc::new(Cache::of(&resource::REPLICA_SETS));
+    let store = ConsistencyStore::new(0);
+    let to_pods = store.track(Arc::clone(&pods) as Arc<_>);
+    let _to_sets = store.track(Arc::clone(&sets) as Arc<_>);
+    let [written, expecting] = ["written", "expecting"].map(|name| ObjectKey::new("default", name));
+    for owner in [&written, &expecting] {
+        to_pods.wrote_at(owner, 8);
+    }
+    store.expect_creations(&expecting, 1);
+    sets.rewind();
+    for owner in [&written, &expecting] {
+        assert_eq!(store.ensure_ready(owner), Ok(()), "{owner}");
+    }
+    assert!(store.satisfied(&expecting));
+    assert!(store.is_in_doubt(&expecting));
+    assert!(!store.is_in_doubt(&written));
+    store.confirmed(&expecting);
+    assert!(!store.is_in_doubt(&expecting));
+    assert!(store.records.lock().is_empty());
+}
+
+#[test]
+fn parts_of_a_record_end_one_by_one() {
+    let pods = Arc::new(Cache::of(&resource::PODS));
+    let store = ConsistencyStore::new(0);
+    let web = owner();
+    let to_pods = store.track(Arc::clone(&pods) as Arc<_>);
+    store.expect_creations(&web, 1);
+    to_pods.wrote_at(&web, 8);
+    store.doubt(&web);
+    store.creation_observed(&web);
+    assert!(store.ensure_ready(&web).is_err() && store.is_in_doubt(&web));
+    store.confirmed(&web);
+    assert!(
+        store.has_written(&web),
+        "a live list says nothing of versions"
+    );
+    pods.version.store(8, SeqCst);
+    assert_eq!(store.ensure_ready(&web), Ok(()));
+    assert!(!store.has_written(&web));
+    assert!(store.records.lock().is_empty());
 }
 
 #[test]
 fn seen_writes_are_forgotten_and_unseen_ones_kept() {
     let cache = Arc::new(Cache::of(&resource::PODS));
-    let writes = OwnWrites::<&str>::new(0);
-    let to_pods = writes.to(Arc::clone(&cache) as Arc<_>);
-    to_pods.record(&"seen", 4);
-    to_pods.record(&"unseen", 6);
+    let store = ConsistencyStore::<&'static str>::new(0);
+    let to_pods = store.track(Arc::clone(&cache) as Arc<_>);
+    to_pods.wrote_at(&"seen", 4);
+    to_pods.wrote_at(&"unseen", 6);
     cache.version.store(5, SeqCst);
-    writes.forget_seen();
+    store.clear_seen();
     cache.version.store(0, SeqCst);
-    let behind = ["seen", "unseen"].map(|key| writes.behind(&key).is_some());
+    let behind = ["seen", "unseen"].map(|key| store.ensure_ready(&key).is_err());
     assert_eq!(behind, [false, true]);
 }
 
 #[test]
 fn cache_older_than_the_term_may_lack_writes_of_the_previous_leader() {
     let cache = Arc::new(Cache::of(&resource::PODS));
-    let to_pods = OwnWrites::<ObjectKey>::new(10).to(Arc::clone(&cache) as Arc<_>);
+    let to_pods = ConsistencyStore::<ObjectKey>::new(10).track(Arc::clone(&cache) as Arc<_>);
     for (version, expected) in [(9, true), (10, false), (11, false)] {
         cache.version.store(version, SeqCst);
         assert_eq!(to_pods.predates_term(), expected, "{version}");
@@ -197,22 +249,22 @@ mod interleavings {
     fn own_writes_are_behind_until_the_cache_has_them_on_any_thread() {
         in_many_orders(|| {
             let cache = Arc::new(Cache::of(&resource::PODS));
-            let writes = OwnWrites::new(0);
+            let store = ConsistencyStore::new(0);
             let web = owner();
-            let to_pods = writes.to(Arc::clone(&cache) as Arc<_>);
-            to_pods.record(&web, 5);
+            let to_pods = store.track(Arc::clone(&cache) as Arc<_>);
+            to_pods.wrote_at(&web, 5);
             let informer = {
                 let cache = Arc::clone(&cache);
                 thread::spawn(move || {
                     (1..=5).for_each(|version| cache.version.store(version, SeqCst))
                 })
             };
-            if writes.behind(&web).is_none() {
+            if store.ensure_ready(&web).is_ok() {
                 assert_eq!(cache.resource_version(), 5);
             }
-            to_pods.record(&web, 6);
+            to_pods.wrote_at(&web, 6);
             informer.join().unwrap();
-            let behind = resource_of(writes.behind(&web));
+            let behind = resource_of(store.ensure_ready(&web));
             assert_eq!(behind.as_deref(), Some("pods"), "the later write is kept");
         });
     }

@@ -1,0 +1,107 @@
+//! One cache of a controller, as far as the age of its content goes.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Weak};
+
+use steersman_objects::{Object, ObjectKey};
+use steersman_values::sync::Mutex;
+
+use super::{ConsistencyStore, Write};
+use crate::informer::VersionedCache;
+use crate::workers::Key;
+use crate::workqueue::WorkQueue;
+
+/// A cache that a [`ConsistencyStore`] tracks. Cheap to clone.
+#[derive(Clone)]
+pub struct TrackedCache<K = ObjectKey> {
+    store: ConsistencyStore<K>,
+    cache: Weak<dyn VersionedCache>,
+    /// The owners that return to the queue when the cache is as new as this leadership term.
+    revisits: Arc<Mutex<HashSet<K>>>,
+}
+
+impl<K: Key> TrackedCache<K> {
+    pub(super) fn new(store: ConsistencyStore<K>, cache: &Arc<dyn VersionedCache>) -> Self {
+        Self {
+            store,
+            cache: Arc::downgrade(cache),
+            revisits: Arc::default(),
+        }
+    }
+
+    pub(crate) fn is(&self, cache: &Arc<dyn VersionedCache>) -> bool {
+        Weak::ptr_eq(&self.cache, &Arc::downgrade(cache))
+    }
+
+    /// See [`SharedInformer::on_rewind`](crate::informer::SharedInformer::on_rewind).
+    pub(crate) fn on_rewind(&self, forget: impl Fn() + Send + Sync + 'static) {
+        if let Some(cache) = self.cache.upgrade() {
+            cache.on_rewind(Box::new(forget));
+        }
+    }
+
+    /// Records that a write for `owner` produced `version`. The highest version of a cache counts.
+    pub fn wrote_at(&self, owner: &K, version: u64) {
+        let mut records = self.store.records.lock();
+        let writes = &mut records.entry(owner.clone()).or_default().writes;
+        let is_same = |write: &&mut Write| Weak::ptr_eq(&write.cache, &self.cache);
+        match writes.iter_mut().find(is_same) {
+            Some(write) => write.version = version.max(write.version),
+            None => writes.push(Write {
+                cache: Weak::clone(&self.cache),
+                version,
+            }),
+        }
+    }
+
+    /// Records that a write for `owner` left `object`, with its version. [`ConsistencyStore::newest`]
+    /// puts it in place of an older one.
+    pub fn wrote<T: Object>(&self, owner: &K, object: &Arc<T>) {
+        self.wrote_at(owner, object.meta().resource_version);
+        self.store.keep(owner, object);
+    }
+
+    /// Records that a live read for `owner` found `version`, which the cache lacks. `owner` returns
+    /// to `queue` as soon as the cache has caught up.
+    pub fn await_version(&self, owner: &K, version: u64, queue: &WorkQueue<K>) {
+        self.wrote_at(owner, version);
+        let waits = self.store.ready_or_requeue(owner, queue, owner.clone());
+        // The cache has caught up in the meantime, or a rewind dropped the record.
+        if waits.is_ok() {
+            queue.add(owner.clone());
+        }
+    }
+
+    /// Returns `owner` to `queue` as soon as the cache is as new as this leadership term, for
+    /// decisions that nothing else repeats. All calls have the same queue. False if the cache is new
+    /// enough already.
+    pub fn revisit_in_term(&self, owner: &K, queue: &WorkQueue<K>) -> bool {
+        let cache = self.cache.upgrade();
+        let Some(cache) = cache.filter(|_| self.predates_term()) else {
+            return false;
+        };
+        let is_first = {
+            let mut revisits = self.revisits.lock();
+            let is_first = revisits.is_empty();
+            revisits.insert(owner.clone());
+            is_first
+        };
+        if is_first {
+            let revisits = Arc::clone(&self.revisits);
+            let queue = queue.clone();
+            let enqueue = move || {
+                let owners = std::mem::take(&mut *revisits.lock());
+                owners.into_iter().for_each(|owner| queue.add(owner));
+            };
+            cache.when_seen(self.store.term_start_rv, Box::new(enqueue));
+        }
+        true
+    }
+
+    /// True if the cache is older than this leadership term. It may then lack writes of the
+    /// previous leader.
+    pub fn predates_term(&self) -> bool {
+        let cache = self.cache.upgrade();
+        cache.is_some_and(|cache| cache.resource_version() < self.store.term_start_rv)
+    }
+}

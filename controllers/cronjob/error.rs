@@ -1,9 +1,9 @@
 //! Failures of the sync of a CronJob, and the retry of its key after each of them.
 
-use steersman_client::live::LiveError;
 use steersman_client::writes::StatusError;
 use steersman_client::{ApiError, Decision};
 use steersman_objects::{DecodeError, ObjectKey};
+use steersman_runtime::consistency::Unconfirmed;
 use steersman_runtime::workers::Retry;
 
 /// The decision to end a sync, because another CronJob has the name now.
@@ -18,9 +18,10 @@ pub(super) enum SyncError {
     /// The live CronJob has another UID. The cache will show it.
     #[error("another cron job has this name now")]
     Replaced(#[source] Decision),
-    /// The comparison of the cached CronJob with the live one failed.
+    /// The live CronJob does not confirm the cached one. If the cache is stale, the sync ends without a
+    /// failure, and the missing event enqueues the key.
     #[error("check the cron job: {0}")]
-    Check(#[source] LiveError),
+    Check(#[source] Unconfirmed),
     /// The live read of a Job failed.
     #[error("get job {job}: {source}")]
     GetJob { job: ObjectKey, source: ApiError },
@@ -45,10 +46,6 @@ pub(super) enum SyncError {
     /// The status could not be written.
     #[error("update status: {0}")]
     Status(#[source] StatusError),
-    /// The cache lacks writes of the previous leader. The sync ends without a failure, and the
-    /// missing event enqueues the key.
-    #[error("the cache is behind the API server")]
-    Behind,
 }
 
 impl SyncError {

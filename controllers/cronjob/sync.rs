@@ -8,13 +8,12 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use steersman_client::live;
 use steersman_client::writes::{Delete, OnFailure, Propagation, StatusError, write_status};
 use steersman_client::{ApiClient, ApiError, Target};
 use steersman_objects::{
     ActiveJob, ConcurrencyPolicy, CronJob, Identity, Job, Object, ObjectKey, ObjectReference, Uid,
 };
-use steersman_runtime::consistency::{ConsistencyStore, TrackedCache};
+use steersman_runtime::consistency::{Age, ConsistencyStore, TrackedCache, Unconfirmed, confirmed};
 use steersman_runtime::events::{EventRecorder, EventType};
 use steersman_runtime::keyed::ObjectSyncer;
 use steersman_runtime::owner::ByController;
@@ -63,10 +62,10 @@ impl ObjectSyncer for CronJobController {
             draft: Draft::of(&cron_job),
             cron_job,
             jobs,
-            is_current: !self.cron_jobs_written.predates_term(),
+            age: self.cron_jobs_written.age(),
         };
         match work.run().await {
-            Err(SyncError::Behind) => {
+            Err(SyncError::Check(Unconfirmed::Stale)) => {
                 // The event of another schedule enqueues the key for a later run only.
                 if !self.cron_jobs_written.revisit_in_term(key, &self.queue) {
                     self.queue.add(key.clone());
@@ -123,8 +122,8 @@ struct Work<'a> {
     jobs: Vec<Arc<Job>>,
     /// The status with the changes so far.
     draft: Draft,
-    /// False while the CronJob may lack writes of the previous leader.
-    is_current: bool,
+    /// Whether the CronJob may lack writes of the previous leader.
+    age: Age,
 }
 
 impl Work<'_> {
@@ -132,7 +131,8 @@ impl Work<'_> {
         self.clean_history().await?;
         let outcome = self.reconcile().await;
         match &outcome {
-            Err(error) if error.is_fenced() || matches!(error, SyncError::Behind) => {}
+            Err(SyncError::Check(Unconfirmed::Stale)) => {}
+            Err(error) if error.is_fenced() => {}
             _ => self.write_status().await?,
         }
         outcome
@@ -333,20 +333,14 @@ impl Work<'_> {
         }
     }
 
-    /// Fails with [`SyncError::Behind`] if the cached CronJob lacks writes of the previous leader.
+    /// Fails with [`SyncError::Check`] if the cached CronJob lacks writes of the previous leader.
     /// A new leader must not repeat a run that is finished and deleted.
     async fn check(&mut self) -> Result<(), SyncError> {
-        if !self.is_current {
-            let meta = &self.cron_job.meta;
-            self.is_current = live::is_current::<CronJob>(&self.controller.client, meta)
-                .await
-                .map_err(SyncError::Check)?;
-        }
-        if self.is_current {
-            Ok(())
-        } else {
-            Err(SyncError::Behind)
-        }
+        let client = &self.controller.client;
+        let is_current = self.age.shows::<CronJob>(client, &self.cron_job.meta).await;
+        confirmed(is_current).map_err(SyncError::Check)?;
+        self.age = Age::OfTerm;
+        Ok(())
     }
 
     async fn write_status(&self) -> Result<(), SyncError> {

@@ -5,7 +5,6 @@
 use std::sync::Arc;
 
 use serde_json::json;
-use steersman_client::live;
 use steersman_client::writes::{OnFailure, write_status};
 use steersman_client::{ApiClient, ApiError, Target};
 use steersman_helpers::history::{History, Proposal, REVISION_LABEL, Style};
@@ -98,10 +97,8 @@ impl Revisions {
     /// True if the cached DaemonSet with the metadata `ds` is not older than this leadership term,
     /// or equals the live one.
     pub(super) async fn is_current(&self, ds: &Meta) -> Result<bool, HistoryError> {
-        if !self.written_owners.predates_term() {
-            return Ok(true);
-        }
-        let is_current = live::is_current::<DaemonSet>(&self.client, ds).await;
+        let age = self.written_owners.age();
+        let is_current = age.shows::<DaemonSet>(&self.client, ds).await;
         is_current.map_err(HistoryError::Check)
     }
 

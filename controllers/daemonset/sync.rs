@@ -226,12 +226,9 @@ impl DaemonSetSyncer {
         for name in names {
             let Live { objects, version } = live::named::<Node>(&self.client, "", &name).await?;
             let cached = self.nodes.get(&ObjectKey::new("", &name));
-            let live = objects.iter();
-            let cached = cached.iter();
-            let live = live.map(Object::meta);
-            let cached = cached.map(|node| node.meta());
-            if let Some(version) = live::seen_at(live, version, cached) {
-                self.nodes_seen.await_version(key, version, &self.queue);
+            let live = (objects.iter().map(Object::meta), version);
+            let cached = cached.iter().map(|node| node.meta());
+            if !self.nodes_seen.agrees(key, &self.queue, live, cached) {
                 return Ok(false);
             }
         }

@@ -1,9 +1,9 @@
 //! Failures of the sync of a Deployment, and the retry of its key after each of them.
 
 use steersman_client::ApiError;
-use steersman_client::live::LiveError;
 use steersman_client::writes::StatusError;
 use steersman_objects::ObjectKey;
+use steersman_runtime::consistency::Unconfirmed;
 use steersman_runtime::owner::ClaimError;
 use steersman_runtime::workers::Retry;
 use steersman_values::labels::SelectorError;
@@ -41,12 +41,10 @@ pub(super) enum SyncError {
     /// The decision breaks an invariant.
     #[error("{0}")]
     Refused(#[source] ApiError),
+    /// If the caches of a new leader are stale, the sync ends without a failure, and the missing
+    /// events enqueue the key.
     #[error("check replica sets: {0}")]
-    Check(#[source] LiveError),
-    /// The caches lack writes of the previous leader. The sync ends without a failure, and the
-    /// missing events enqueue the key.
-    #[error("the cache is behind the API server")]
-    Behind,
+    Check(#[source] Unconfirmed),
 }
 
 impl SyncError {

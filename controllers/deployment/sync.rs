@@ -16,7 +16,7 @@ use steersman_objects::{
     Deployment, DeploymentStatus, Object, ObjectKey, ObjectReference, Pod, ReplicaSet, Strategy,
 };
 use steersman_options::features::{self, FeatureGates};
-use steersman_runtime::consistency::{ConsistencyStore, TrackedCache};
+use steersman_runtime::consistency::{ConsistencyStore, TrackedCache, Unconfirmed, confirmed};
 use steersman_runtime::events::{EventRecorder, EventType};
 use steersman_runtime::keyed::ObjectSyncer;
 use steersman_runtime::owner;
@@ -56,7 +56,7 @@ impl ObjectSyncer for DeploymentController {
 
     async fn sync(&self, key: &ObjectKey, d: Arc<Deployment>) -> Result<Requeue, SyncError> {
         match self.work(key, d).run().await {
-            Err(SyncError::Behind) => Ok(Requeue::Never),
+            Err(SyncError::Check(Unconfirmed::Stale)) => Ok(Requeue::Never),
             Err(error) if error.is_namespace_terminating() || error.is_gone() => Ok(Requeue::Never),
             outcome => outcome,
         }
@@ -596,14 +596,9 @@ impl Work<'_> {
         if self.checked || !is_old {
             return Ok(());
         }
-        if !controller
-            .writer
-            .is_current(&self.deployment, &self.sets)
-            .await
-            .map_err(SyncError::Check)?
-        {
-            return Err(SyncError::Behind);
-        }
+        let writer = &controller.writer;
+        let is_current = writer.is_current(&self.deployment, &self.sets).await;
+        confirmed(is_current).map_err(SyncError::Check)?;
         self.checked = true;
         Ok(())
     }

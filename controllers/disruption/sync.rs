@@ -193,12 +193,9 @@ impl Budgets {
         }
         let live = live::matching::<Pod>(&self.client, &budget.meta.namespace, selector).await;
         let Live { objects, version } = live.map_err(SyncError::Check)?;
+        let live = (objects.iter().map(Object::meta), version);
         let cached = pods.iter().map(|pod| pod.meta());
-        let Some(version) = live::seen_at(objects.iter().map(Object::meta), version, cached) else {
-            return Ok(true);
-        };
-        self.pods_seen.await_version(key, version, &self.queue);
-        Ok(false)
+        Ok(self.pods_seen.agrees(key, &self.queue, live, cached))
     }
 
     /// The expected pods of `budget`, and the number of them that must stay healthy.

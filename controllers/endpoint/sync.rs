@@ -3,16 +3,15 @@
 //! Upstream: `syncService`.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use steersman_client::live::{self, LiveError};
+use steersman_client::live::LiveError;
 use steersman_client::writes::Delete;
 use steersman_client::{ApiClient, ApiError, Target};
 use steersman_helpers::endpointslice::{PodsByLabel, PortOrder, TriggerTimes};
 use steersman_objects::{
     DecodeError, Endpoints, Identity, Object, ObjectKey, ObjectReference, Pod, Service,
 };
-use steersman_runtime::consistency::TrackedCache;
+use steersman_runtime::consistency::{Age, RECHECK, TrackedCache, Unconfirmed, confirmed};
 use steersman_runtime::events::{EventRecorder, EventType};
 use steersman_runtime::informer::Store;
 use steersman_runtime::keyed::ObjectSyncer;
@@ -25,9 +24,6 @@ use super::write::{Body, body, is_current};
 /// Retries in a row before a key is dropped. Upstream: `maxRetries`.
 const MAX_RETRIES: u32 = 15;
 
-/// Time after which the caches of a new leader are compared with the API server again.
-const CACHE_CHECK: Duration = Duration::from_secs(1);
-
 /// The operation of a sync that failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SyncError {
@@ -37,12 +33,9 @@ pub(super) enum SyncError {
     /// The answer of the API server is no object.
     #[error("{0}")]
     Answer(#[source] DecodeError),
-    /// The caches lack changes from before this leadership term. Nothing was written.
-    #[error("the caches of Service {0} are behind the API server")]
-    Behind(ObjectKey),
-    /// The caches could not be compared with the API server.
+    /// The API server does not confirm the caches of a new leader. Nothing was written.
     #[error("{0}")]
-    Check(#[source] LiveError),
+    Check(#[source] Unconfirmed),
     /// A leftover Endpoints object, or its Service, could not be read.
     #[error("{0}")]
     Read(#[source] ApiError),
@@ -77,10 +70,10 @@ impl ObjectSyncer for EndpointsSyncer {
         }
         let cached = Cached {
             service: &service,
-            services_behind: self.services_seen.predates_term(),
-            pods_behind: self.pods_seen.predates_term(),
+            service_age: self.services_seen.age(),
+            pods_age: self.pods_seen.age(),
             pods: self.pods.selected(&key.namespace, &service.spec.selector),
-            endpoints_behind: self.written.predates_term(),
+            stored_age: self.written.age(),
             stored: self.endpoints.get(key),
         };
         let pods = &cached.pods;
@@ -89,8 +82,9 @@ impl ObjectSyncer for EndpointsSyncer {
         let is_current = |stored| is_current(stored, &service, &subsets, self.order);
         let needs_write = !stored.is_some_and(is_current);
         if needs_write {
-            self.check_caches(key, &cached).await?;
-        } else if cached.endpoints_behind {
+            let is_current = self.are_current(key, &cached).await;
+            confirmed(is_current).map_err(SyncError::Check)?;
+        } else if cached.stored_age.predates_term() {
             // The previous leader may have written addresses that are wrong by now, and an update of
             // Endpoints enqueues nothing.
             self.written.revisit_in_term(key, &self.queue);
@@ -127,8 +121,8 @@ impl ObjectSyncer for EndpointsSyncer {
     }
 
     fn retry(&self, error: &SyncError, request: Option<&ApiError>, failures: u32) -> Retry {
-        if matches!(error, SyncError::Behind(_)) {
-            Retry::After(CACHE_CHECK)
+        if matches!(error, SyncError::Check(Unconfirmed::Stale)) {
+            Retry::After(RECHECK)
         } else if failures >= MAX_RETRIES {
             Retry::Drop
         } else {
@@ -137,29 +131,20 @@ impl ObjectSyncer for EndpointsSyncer {
     }
 }
 
-/// The cached objects of a sync, and which caches were older than the leadership term when the sync
-/// read them. A cache may catch up while the sync waits for an answer, and the objects stay old.
+/// The cached objects of a sync, and the ages of their caches.
 struct Cached<'a> {
     service: &'a Service,
-    services_behind: bool,
-    pods_behind: bool,
+    service_age: Age,
+    pods_age: Age,
     pods: Vec<Arc<Pod>>,
-    endpoints_behind: bool,
+    stored_age: Age,
     stored: Option<Arc<Endpoints>>,
 }
 
 impl EndpointsSyncer {
-    /// Fails if a cache does not show Service, pods and Endpoints as the API server has them. Only
-    /// the caches of a new leader may be too old. A write by such caches could remove the address of
-    /// a ready pod, or create the Endpoints of a Service that is gone.
-    async fn check_caches(&self, key: &ObjectKey, cached: &Cached<'_>) -> Result<(), SyncError> {
-        match self.are_current(key, cached).await {
-            Ok(true) => Ok(()),
-            Ok(false) => Err(SyncError::Behind(key.clone())),
-            Err(source) => Err(SyncError::Check(source)),
-        }
-    }
-
+    /// True if the caches show Service, pods and Endpoints as the API server has them. Only the caches
+    /// of a new leader may be too old. A write by such caches could remove the address of a ready
+    /// pod, or create the Endpoints of a Service that is gone.
     async fn are_current(&self, key: &ObjectKey, cached: &Cached<'_>) -> Result<bool, LiveError> {
         let client = &self.client;
         let Cached {
@@ -168,17 +153,20 @@ impl EndpointsSyncer {
             stored,
             ..
         } = cached;
-        if cached.services_behind && !live::is_as_cached(client, key, Some(*service)).await? {
+        let age = cached.service_age;
+        if !age.shows::<Service>(client, &service.meta).await? {
             return Ok(false);
         }
         let selector = &service.spec.selector;
-        if cached.pods_behind && !live::are_current(client, &key.namespace, selector, pods).await? {
+        let age = cached.pods_age;
+        if !age
+            .shows_all(client, &key.namespace, selector, pods)
+            .await?
+        {
             return Ok(false);
         }
-        if !cached.endpoints_behind {
-            return Ok(true);
-        }
-        live::is_as_cached(client, key, stored.as_deref()).await
+        let age = cached.stored_age;
+        age.shows_or_lacks(client, key, stored.as_deref()).await
     }
 
     /// The Endpoints object with this key. The cache of a new leader may lack what the previous

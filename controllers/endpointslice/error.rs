@@ -4,33 +4,26 @@ use std::collections::HashSet;
 use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use steersman_client::ApiError;
-use steersman_client::live::LiveError;
 use steersman_helpers::endpointslice::SliceWriteError;
 use steersman_objects::ObjectKey;
+use steersman_runtime::consistency::{RECHECK, Unconfirmed};
 use steersman_runtime::workers::Retry;
 use steersman_values::intern::Sym;
 
 /// Failures in a row after which a Service is dropped until the next event.
 const MAX_RETRIES: u32 = 15;
 
-/// The time after which the caches of a new leader are compared with the API server again.
-const CACHE_DELAY: Duration = Duration::from_secs(1);
-
 /// A sync that failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SyncError {
-    /// The caches lack changes from before this leadership term. Nothing was written.
-    #[error("the caches of Service {0} are behind the API server")]
-    Behind(ObjectKey),
-    /// The caches could not be compared with the API server. Nothing was written.
+    /// The API server does not confirm the caches of a new leader. Nothing was written.
     #[error("compare the caches of Service {service} with the API server: {source}")]
     Check {
         service: ObjectKey,
         #[source]
-        source: LiveError,
+        source: Unconfirmed,
     },
     /// Parts of the sync failed.
     #[error("{0}")]
@@ -94,10 +87,21 @@ impl Error for Failures {
 }
 
 impl SyncError {
+    /// Whether the sync only has to wait for the caches.
+    pub(super) fn is_stale(&self) -> bool {
+        matches!(
+            self,
+            Self::Check {
+                source: Unconfirmed::Stale,
+                ..
+            }
+        )
+    }
+
     /// The treatment of the key. `failures` is the number of earlier failures in a row.
     pub(super) fn retry(&self, failures: u32) -> Retry {
-        if matches!(self, Self::Behind(_)) {
-            Retry::After(CACHE_DELAY)
+        if self.is_stale() {
+            Retry::After(RECHECK)
         } else if failures >= MAX_RETRIES {
             Retry::Drop
         } else {

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use steersman_client::live::{self, LiveError};
+use steersman_client::live::LiveError;
 use steersman_client::{ApiClient, ApiError, Target};
 use steersman_helpers::endpointslice::{
     AddressType, MANAGED_BY, NewSlice, PodsByLabel, PortOrder, SERVICE_NAME, SliceBody,
@@ -22,7 +22,7 @@ use steersman_helpers::endpointslice::{
     generate_name,
 };
 use steersman_objects::{EndpointSlice, Node, Object, ObjectKey, ObjectReference, Pod, Service};
-use steersman_runtime::consistency::TrackedCache;
+use steersman_runtime::consistency::{Age, TrackedCache, Unconfirmed, confirmed};
 use steersman_runtime::events::{EventRecorder, EventType};
 use steersman_runtime::informer::Store;
 use steersman_runtime::keyed::ObjectSyncer;
@@ -75,7 +75,7 @@ impl ObjectSyncer for Slices {
             self.metrics.synced("success");
             return Ok(Requeue::Never);
         };
-        if matches!(error, SyncError::Behind(_)) {
+        if error.is_stale() {
             self.metrics.synced("stale");
             return Err(error);
         }
@@ -112,14 +112,13 @@ pub(super) struct Synced<'a> {
     pub(super) slices: &'a [Arc<EndpointSlice>],
 }
 
-/// Which caches were older than the leadership term when the sync read them. A cache may catch up
-/// while the sync waits for an answer, and the objects of the sync stay old.
+/// The ages of the caches when the sync read them.
 #[derive(Clone, Copy)]
-struct Behind {
-    services: bool,
-    pods: bool,
-    nodes: bool,
-    slices: bool,
+struct Ages {
+    services: Age,
+    pods: Age,
+    nodes: Age,
+    slices: Age,
 }
 
 /// The plans of all address types of a Service.
@@ -151,7 +150,7 @@ impl Slices {
         if spec.service_type == *"ExternalName" || spec.selector.is_empty() {
             return Ok(());
         }
-        let behind = self.behind();
+        let ages = self.ages();
         let pods = self.pods.selected(&key.namespace, &spec.selector);
         let cached = self.slices.managed(key, MANAGER);
         let existing = self.writer.written.existing(key, cached);
@@ -163,20 +162,20 @@ impl Slices {
             pods: &pods,
             slices: &slices,
         };
-        let failed = |source| SyncError::Check {
+        let unconfirmed = |source| SyncError::Check {
             service: key.clone(),
             source,
         };
         let mut nodes = Nodes::new(&self.nodes);
-        if behind.nodes {
-            self.complete(&mut nodes, &pods).await.map_err(failed)?;
+        if ages.nodes.predates_term() {
+            let completed = self.complete(&mut nodes, &pods).await;
+            completed.map_err(|error| unconfirmed(Unconfirmed::Read(error)))?;
         }
         let mut plans = self.plan(&synced, &mut nodes);
-        if plans.has_writes() && (behind.services || behind.pods || behind.slices) {
-            let is_current = self.is_current(&synced, &existing, behind).await;
-            if !is_current.map_err(failed)? {
-                return Err(SyncError::Behind(key.clone()));
-            }
+        let mut planned_on = [ages.services, ages.pods, ages.slices].into_iter();
+        if plans.has_writes() && planned_on.any(Age::predates_term) {
+            let is_current = self.is_current(&synced, &existing, ages).await;
+            confirmed(is_current).map_err(unconfirmed)?;
             // The CPU of zones may have changed in the meantime.
             plans = self.plan(&synced, &mut nodes);
         }
@@ -184,12 +183,12 @@ impl Slices {
         self.write(&synced, plans, trigger_time).await
     }
 
-    fn behind(&self) -> Behind {
-        Behind {
-            services: self.services_seen.predates_term(),
-            pods: self.pods_seen.predates_term(),
-            nodes: self.nodes_seen.predates_term(),
-            slices: self.writer.cache.predates_term(),
+    fn ages(&self) -> Ages {
+        Ages {
+            services: self.services_seen.age(),
+            pods: self.pods_seen.age(),
+            nodes: self.nodes_seen.age(),
+            slices: self.writer.cache.age(),
         }
     }
 
@@ -254,24 +253,32 @@ impl Slices {
         &self,
         synced: &Synced<'_>,
         existing: &[Arc<EndpointSlice>],
-        behind: Behind,
+        ages: Ages,
     ) -> Result<bool, LiveError> {
         let Synced {
             key, service, pods, ..
         } = *synced;
         let client = &self.client;
-        if behind.services && !live::is_current::<Service>(client, &service.meta).await? {
+        let namespace = &key.namespace;
+        if !ages
+            .services
+            .shows::<Service>(client, &service.meta)
+            .await?
+        {
             return Ok(false);
         }
         let selector = &service.spec.selector;
-        if behind.pods && !live::are_current(client, &key.namespace, selector, pods).await? {
+        if !ages
+            .pods
+            .shows_all(client, namespace, selector, pods)
+            .await?
+        {
             return Ok(false);
         }
-        if !behind.slices {
-            return Ok(true);
-        }
         let labels = Labels::new([(SERVICE_NAME, &*key.name), (MANAGED_BY, MANAGER)]);
-        live::are_current(client, &key.namespace, &labels, existing).await
+        ages.slices
+            .shows_all(client, namespace, &labels, existing)
+            .await
     }
 
     /// Writes the slices of all address types, and deletes those of other types.

@@ -1,18 +1,13 @@
 //! The failures of a sync. The texts are upstream's.
 
-use std::time::Duration;
-
 use steersman_client::ApiError;
-use steersman_client::live::LiveError;
 use steersman_helpers::endpointslice::SliceWriteError;
 use steersman_objects::ObjectKey;
+use steersman_runtime::consistency::{RECHECK, Unconfirmed};
 use steersman_runtime::workers::Retry;
 
 /// Failures in a row after which a key is dropped until the next event.
 const MAX_RETRIES: u32 = 15;
-
-/// The time after which the caches of a new leader are compared with the API server again.
-const CACHE_DELAY: Duration = Duration::from_secs(1);
 
 /// The operation that failed.
 #[derive(Debug, thiserror::Error)]
@@ -31,22 +26,26 @@ pub(super) enum SyncError {
         #[source]
         source: ApiError,
     },
-    /// The caches lack changes from before this leadership term. Nothing was written.
-    #[error("the caches of Endpoints {key} are behind the API server")]
-    Behind { key: ObjectKey },
+    /// The API server does not confirm the caches of a new leader. Nothing was written.
     #[error("compare the caches of Endpoints {key} with the API server: {source}")]
     Check {
         key: ObjectKey,
         #[source]
-        source: LiveError,
+        source: Unconfirmed,
     },
 }
 
 impl SyncError {
     /// The treatment of the key. `failures` is the number of earlier failures in a row.
     pub(super) fn retry(&self, failures: u32) -> Retry {
-        if matches!(self, Self::Behind { .. }) {
-            Retry::After(CACHE_DELAY)
+        if matches!(
+            self,
+            Self::Check {
+                source: Unconfirmed::Stale,
+                ..
+            }
+        ) {
+            Retry::After(RECHECK)
         } else if failures >= MAX_RETRIES {
             Retry::Drop
         } else {

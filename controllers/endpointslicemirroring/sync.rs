@@ -9,14 +9,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use steersman_client::live::{self, LiveError};
+use steersman_client::live::LiveError;
 use steersman_client::{ApiClient, ApiError};
 use steersman_helpers::endpointslice::{
     MANAGED_BY, NewSlice, PortOrder, SERVICE_NAME, SliceBody, SliceTotals, SliceWriter,
     SliceWrites, SlicesByService, Totals, generate_name,
 };
 use steersman_objects::{EndpointSlice, Endpoints, ObjectKey, ObjectReference, Service};
-use steersman_runtime::consistency::{Memory, TrackedCache};
+use steersman_runtime::consistency::{Age, Memory, TrackedCache, confirmed};
 use steersman_runtime::events::{EventRecorder, EventType};
 use steersman_runtime::informer::Store;
 use steersman_runtime::keyed::ObjectSyncer;
@@ -65,15 +65,14 @@ impl ObjectSyncer for Mirroring {
     }
 }
 
-/// The cached objects of a sync, and which caches were older than the leadership term when the sync
-/// read them. A cache may catch up while the sync waits for an answer, and the objects stay old.
+/// The cached objects of a sync, and the ages of their caches.
 struct Cached<'a> {
     key: &'a ObjectKey,
     endpoints: Option<&'a Endpoints>,
-    endpoints_behind: bool,
-    services_behind: bool,
+    endpoints_age: Age,
+    service_age: Age,
     service: Option<Arc<Service>>,
-    slices_behind: bool,
+    slices_age: Age,
     /// The slices that mirror the Endpoints.
     slices: Vec<Arc<EndpointSlice>>,
 }
@@ -89,10 +88,10 @@ impl Mirroring {
         let cached = Cached {
             key,
             endpoints,
-            endpoints_behind: self.endpoints_seen.predates_term(),
-            services_behind: self.services_seen.predates_term(),
+            endpoints_age: self.endpoints_seen.age(),
+            service_age: self.services_seen.age(),
             service: self.services.get(key),
-            slices_behind: self.writer.cache.predates_term(),
+            slices_age: self.writer.cache.age(),
             slices: self.writer.written.existing(key, slices()),
         };
         let service = cached.service.as_ref();
@@ -192,29 +191,28 @@ impl Mirroring {
     /// the caches of a new leader may be too old. A write by such caches could delete the slices of
     /// Endpoints that the cache lacks, or repeat a write of the previous leader.
     async fn check(&self, cached: &Cached<'_>) -> Result<(), SyncError> {
-        let key = || cached.key.clone();
-        match self.is_current(cached).await {
-            Ok(true) => Ok(()),
-            Ok(false) => Err(SyncError::Behind { key: key() }),
-            Err(source) => Err(SyncError::Check { key: key(), source }),
-        }
+        confirmed(self.is_current(cached).await).map_err(|source| SyncError::Check {
+            key: cached.key.clone(),
+            source,
+        })
     }
 
     async fn is_current(&self, cached: &Cached<'_>) -> Result<bool, LiveError> {
         let client = &self.client;
         let key = cached.key;
-        if cached.endpoints_behind && !live::is_as_cached(client, key, cached.endpoints).await? {
+        let age = cached.endpoints_age;
+        if !age.shows_or_lacks(client, key, cached.endpoints).await? {
             return Ok(false);
         }
+        let age = cached.service_age;
         let service = cached.service.as_deref();
-        if cached.services_behind && !live::is_as_cached(client, key, service).await? {
+        if !age.shows_or_lacks(client, key, service).await? {
             return Ok(false);
         }
-        if !cached.slices_behind {
-            return Ok(true);
-        }
+        let age = cached.slices_age;
         let labels = Labels::new([(SERVICE_NAME, &*key.name), (MANAGED_BY, MANAGER)]);
-        live::are_current(client, &key.namespace, &labels, &cached.slices).await
+        age.shows_all(client, &key.namespace, &labels, &cached.slices)
+            .await
     }
 }
 

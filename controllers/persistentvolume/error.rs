@@ -1,7 +1,7 @@
 //! The failures of syncs. The texts are upstream's.
 
 use steersman_client::live::LiveError;
-use steersman_objects::ObjectKey;
+use steersman_runtime::consistency::Unconfirmed;
 
 use super::claim::{DecideError, Misbinding};
 use super::edits::NoCapacity;
@@ -35,9 +35,9 @@ pub(super) enum SyncError {
     /// A volume names a claim that cannot exist.
     #[error("invalid resource name {0:?}")]
     ClaimName(String),
-    /// The caches lack changes from before this leadership term. Nothing was written.
-    #[error("the caches for claim {0} are behind the API server")]
-    Behind(ObjectKey),
+    /// The API server does not confirm the caches of a new leader. Nothing was written.
+    #[error("{0}")]
+    Check(#[from] Unconfirmed),
     /// A claim or volume could not be read.
     #[error("{0}")]
     Read(#[from] LiveError),

@@ -69,7 +69,7 @@ use steersman_runtime::workqueue::WorkQueue;
 use self::config::Config;
 use self::known::{Caches, KnownType};
 use self::metrics::{BinderMetrics, Timers};
-use self::new_leader::Seen;
+use self::new_leader::CurrentCheck;
 use self::operations::Operations;
 use self::sync::{Binder, Claims, Volumes};
 use self::writes::Objects;
@@ -137,7 +137,7 @@ fn binder(
     let client = ctx.client(DESCRIPTOR.identity);
     client.counts_violations_of(&[invariants::BOUND_VOLUME]);
     Ok(Arc::new(Binder {
-        seen: Seen::of(ctx),
+        current: CurrentCheck::of(ctx),
         stored_claims: claims.store(),
         stored_volumes: volumes.store(),
         classes: ctx.informers.shared::<StorageClass>().store(),

@@ -4,13 +4,13 @@
 //! has a worker for each, and their conflicts delay a binding by up to the sync period.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use steersman_client::{ApiError, is_path_name};
 use steersman_helpers::pods_by_claim::PodsByClaim;
 use steersman_objects::{
     Node, Object, ObjectKey, PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeClaimRef,
 };
+use steersman_runtime::consistency::{RECHECK, Unconfirmed};
 use steersman_runtime::events::EventRecorder;
 use steersman_runtime::informer::Store;
 use steersman_runtime::workers::{Requeue, Retry, Syncer};
@@ -24,15 +24,12 @@ use super::error::SyncError;
 use super::known::claim_of;
 use super::metrics::{BinderMetrics, Timers};
 use super::migration;
-use super::new_leader::Seen;
+use super::new_leader::CurrentCheck;
 use super::notice::Notice;
 use super::operations::Operations;
 use super::volume;
 use super::writes::{Objects, Part, WriteError};
 use crate::storage_metrics::StorageMetrics;
-
-/// Time after which the caches of a new leader are compared with the API server again.
-const CACHE_CHECK: Duration = Duration::from_secs(1);
 
 /// The state that syncs and operations share.
 pub(super) struct Binder {
@@ -52,7 +49,7 @@ pub(super) struct Binder {
     pub(super) storage_metrics: StorageMetrics,
     /// Held during each sync.
     pub(super) turn: Mutex<()>,
-    pub(super) seen: Seen,
+    pub(super) current: CurrentCheck,
 }
 
 /// Syncs claims.
@@ -72,7 +69,7 @@ impl Syncer for Claims {
 
     fn retry(&self, error: &SyncError, _failures: u32) -> Retry {
         match error {
-            SyncError::Behind(_) => Retry::After(CACHE_CHECK),
+            SyncError::Check(Unconfirmed::Stale) => Retry::After(RECHECK),
             _ => Retry::after_request(ApiError::within(error)),
         }
     }
@@ -126,13 +123,13 @@ impl Binder {
         };
         match step {
             claim::Step::Bind(volume) => {
-                self.check_volumes(&claim).await?;
+                self.current.confirm_volumes(&self.stored_volumes).await?;
                 let bound = self.bind(&volume, &claim).await;
                 let key = key.to_string();
                 match &bound {
                     Ok(()) => self.timers.finished(&key),
                     // Nothing was tried.
-                    Err(SyncError::Behind(_)) => {}
+                    Err(SyncError::Check(Unconfirmed::Stale)) => {}
                     Err(_) => self.timers.failed(&key),
                 }
                 bound
@@ -181,7 +178,8 @@ impl Binder {
         let mut volume = Arc::clone(volume);
         let mut claim = Arc::clone(claim);
         if let Some(body) = edits::volume_of(&volume, &claim) {
-            self.check_claim(&claim).await?;
+            let client = &self.objects.client;
+            self.current.confirm_claim(client, &claim).await?;
             volume = self.objects.put_volume(&volume, Part::Main, &body).await?;
         }
         volume = self.enter(&volume, "Bound", "").await?;
@@ -192,22 +190,6 @@ impl Binder {
             self.objects.put_claim(&claim, Part::Status, &body).await?;
         }
         Ok(())
-    }
-
-    /// Fails if the cache shows an old state of `claim`, which may be gone.
-    async fn check_claim(&self, claim: &PersistentVolumeClaim) -> Result<(), SyncError> {
-        match self.seen.has_claim(&self.objects.client, claim).await? {
-            true => Ok(()),
-            false => Err(SyncError::Behind(claim.key())),
-        }
-    }
-
-    /// Fails if the cache may lack a volume that fits `claim` better than those it shows.
-    async fn check_volumes(&self, claim: &PersistentVolumeClaim) -> Result<(), SyncError> {
-        match self.seen.has_volumes(&self.stored_volumes).await? {
-            true => Ok(()),
-            false => Err(SyncError::Behind(claim.key())),
-        }
     }
 
     async fn classify(&self, claim: &PersistentVolumeClaim, class: &str) -> Result<(), SyncError> {

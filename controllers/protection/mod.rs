@@ -31,23 +31,19 @@ pub mod volumes;
 
 use std::future::Future;
 use std::marker::PhantomData;
-use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 use steersman_client::live::{self, LiveError};
 use steersman_client::writes::with_member;
 use steersman_client::{ApiClient, ApiError, Target};
 use steersman_objects::{DecodeError, Document, Identity, Object, ObjectKey};
-use steersman_runtime::consistency::TrackedCache;
+use steersman_runtime::consistency::{RECHECK, TrackedCache};
 use steersman_runtime::informer::{Change, SharedInformer};
 use steersman_runtime::workers::Requeue;
 use steersman_runtime::workqueue::WorkQueue;
 
 /// Number of workers of each controller, as upstream, which has no flags for them.
 const WORKERS: usize = 1;
-
-/// Time until an object is looked at again, if the cache lacks one of its users.
-const CACHE_CHECK: Duration = Duration::from_secs(1);
 
 /// A type with a protecting finalizer.
 trait Protected: Object {
@@ -164,7 +160,7 @@ impl<T: Protected> Finalizers<T> {
             Protection::Holds => match users.await? {
                 Use::None => finalizers.retain(|name| name != T::FINALIZER),
                 Use::Cached => return Ok(Requeue::Never),
-                Use::Uncached => return Ok(Requeue::After(CACHE_CHECK)),
+                Use::Uncached => return Ok(Requeue::After(RECHECK)),
             },
         }
         let metadata = with_finalizers(object.document(), &finalizers);

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use steersman_client::live::{self, LiveError};
+use steersman_client::live::LiveError;
 use steersman_client::writes::{OnFailure, StatusError, write_status};
 use steersman_client::{ApiClient, ApiError, Target, Violation};
 use steersman_objects::{Identity, Meta, ObjectKey, Pod, ReplicaSetStatus};
@@ -134,11 +134,8 @@ impl<O: PodOwner> ReplicaController<O> {
     /// The status counts ready pods, so the pods must have the versions of the API server.
     async fn cache_is_current(&self, owner: Owner<'_, O>, pods: &Pods) -> Result<bool, SyncError> {
         let meta = owner.object.meta();
-        if self.written.predates_term()
-            && !live::is_current::<O>(&self.client, meta)
-                .await
-                .map_err(SyncError::Check)?
-        {
+        let is_current = self.written.age().shows::<O>(&self.client, meta).await;
+        if !is_current.map_err(SyncError::Check)? {
             return Ok(false);
         }
         let version = |pod: &Pod| is_compared(meta, pod).then_some(pod.meta.resource_version);

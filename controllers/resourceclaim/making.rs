@@ -92,7 +92,7 @@ impl Shared {
             // The change of the PodGroup's status brings the pod back.
             return Ok(None);
         }
-        if self.is_doubtful(holder) && !self.is_current(holder).await? {
+        if !self.is_current(holder).await? {
             // The next event of the object brings it back, if it still needs the claim.
             return Ok(None);
         }
@@ -110,24 +110,21 @@ impl Shared {
         }
     }
 
-    /// Whether the cache that shows `holder` may be older than the leadership term.
-    fn is_doubtful(&self, holder: Holder<'_>) -> bool {
-        match holder {
-            Holder::Pod(_) => self.pods_written.predates_term(),
-            Holder::Group(_) => {
-                let groups = self.groups.as_ref();
-                groups.is_some_and(|groups| groups.written.predates_term())
-            }
-        }
-    }
-
-    /// Whether the API server has this version of `holder`.
+    /// True if the API server has this version of `holder`, or the cache is new enough.
     async fn is_current(&self, holder: Holder<'_>) -> Result<bool, ClaimError> {
-        let live = match holder {
-            Holder::Pod(pod) => live::is_current::<Pod>(&self.client, &pod.meta).await,
-            Holder::Group(group) => live::is_current::<PodGroup>(&self.client, &group.meta).await,
+        let client = &self.client;
+        let current = match (holder, &self.groups) {
+            (Holder::Pod(pod), _) => {
+                let age = self.pods_written.age();
+                age.shows::<Pod>(client, &pod.meta).await
+            }
+            (Holder::Group(group), Some(groups)) => {
+                let age = groups.written.age();
+                age.shows::<PodGroup>(client, &group.meta).await
+            }
+            (Holder::Group(_), None) => Ok(true),
         };
-        live.map_err(ClaimError::Read)
+        current.map_err(ClaimError::Read)
     }
 
     /// The claim of `holder` that the cache may lack: the former leader made it, or the cache has not

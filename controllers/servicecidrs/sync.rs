@@ -9,7 +9,7 @@ use steersman_client::{ApiClient, ApiError, PatchKind, Target};
 use steersman_objects::{
     DecodeError, Identity, IpAddress, Object, ObjectKey, ObjectReference, ServiceCidr,
 };
-use steersman_runtime::consistency::TrackedCache;
+use steersman_runtime::consistency::{RECHECK, TrackedCache};
 use steersman_runtime::events::{EventRecorder, EventType};
 use steersman_runtime::informer::Store;
 use steersman_runtime::keyed::ObjectSyncer;
@@ -26,9 +26,6 @@ const FINALIZER: &str = "networking.k8s.io/service-cidr-finalizer";
 /// Time from the deletion to the removal of the finalizer. Within it, all API servers stop
 /// allocating from the ServiceCIDR. Upstream: `deletionGracePeriod`.
 const GRACE_PERIOD: Duration = Duration::from_secs(10);
-
-/// Time until a new leader looks again at its caches, if the API server disagrees with them.
-const CACHE_CHECK: Duration = Duration::from_secs(1);
 
 /// Retries in a row before a key is dropped. Upstream: `maxRetries`.
 const MAX_RETRIES: u32 = 15;
@@ -113,7 +110,7 @@ impl ServiceCidrs {
             return Ok(Requeue::After(GRACE_PERIOD - age));
         }
         if !self.may_still_go(cidr).await? {
-            return Ok(Requeue::After(CACHE_CHECK));
+            return Ok(Requeue::After(RECHECK));
         }
         if cidr.has_finalizer(FINALIZER) {
             let patch = json!({"$deleteFromPrimitiveList/finalizers": [FINALIZER]});

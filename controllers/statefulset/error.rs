@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-use steersman_client::live::LiveError;
 use steersman_client::writes::StatusError;
 use steersman_client::{Aggregate, ApiError, Decision};
 use steersman_objects::PercentError;
+use steersman_runtime::consistency::Unconfirmed;
 use steersman_runtime::owner::{ClaimError, RecheckError};
 
 /// The decision to wait for the deletion of a claim.
@@ -23,12 +23,10 @@ pub(super) enum SyncError {
     /// A pod could not be adopted or released.
     #[error("claim pods: {0}")]
     Claim(#[source] ClaimError),
-    /// The caches are in doubt, and a live read to confirm them failed.
+    /// The caches of a new leader are stale, so the key returns with the missing objects. Or a live
+    /// read to confirm the caches failed.
     #[error("check caches: {0}")]
-    Check(#[source] LiveError),
-    /// A live read found newer objects than the cache has. The key returns with them.
-    #[error("the cache lacks objects of the API server")]
-    Behind,
+    Check(#[source] Unconfirmed),
     /// The update revision could not be created or renumbered.
     #[error("find revisions: {0}")]
     Revision(#[source] ApiError),
@@ -113,10 +111,10 @@ impl ClaimFailure {
 
 impl SyncError {
     /// Whether the sync only has to wait for the cache.
-    pub(super) fn is_behind(&self) -> bool {
+    pub(super) fn is_stale(&self) -> bool {
         match self {
-            Self::Behind => true,
-            Self::Pods(errors) => errors.0.iter().any(PodError::is_behind),
+            Self::Check(Unconfirmed::Stale) => true,
+            Self::Pods(errors) => errors.0.iter().any(PodError::is_stale),
             _ => false,
         }
     }
@@ -143,7 +141,7 @@ impl PodError {
         matches!(self, Self::Request(error) | Self::Owners { source: error, .. } if error.is_conflict())
     }
 
-    fn is_behind(&self) -> bool {
-        matches!(self, Self::Check(error) if error.is_behind())
+    fn is_stale(&self) -> bool {
+        matches!(self, Self::Check(error) if error.is_stale())
     }
 }

@@ -47,9 +47,8 @@ impl CurrentCheck {
         revisions: &[Arc<ControllerRevision>],
     ) -> Result<bool, LiveError> {
         let set = &of.set.meta;
-        if self.sets_written.predates_term()
-            && !live::is_current::<StatefulSet>(&self.client, set).await?
-        {
+        let age = self.sets_written.age();
+        if !age.shows::<StatefulSet>(&self.client, set).await? {
             // The missing event enqueues the key.
             return Ok(false);
         }
@@ -81,16 +80,10 @@ impl CurrentCheck {
         }
         let Live { objects, version } =
             live::matching::<T>(&self.client, &of.key.namespace, selector).await?;
-        let live = objects
-            .iter()
-            .map(Object::meta)
-            .filter(|meta| belongs(meta));
+        let live = objects.iter().map(Object::meta);
+        let live = (live.filter(|meta| belongs(meta)), version);
         let cached = cached.iter().map(|object| object.meta());
-        let Some(version) = live::seen_at(live, version, cached) else {
-            return Ok(true);
-        };
-        written.await_version(of.key, version, &self.queue);
-        Ok(false)
+        Ok(written.agrees(of.key, &self.queue, live, cached))
     }
 
     /// True if `cached` finds the claims of the pod with this ordinal as the API server has them.

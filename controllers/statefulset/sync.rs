@@ -11,7 +11,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use steersman_client::live::LiveError;
 use steersman_client::writes::{OnFailure, StatusError, write_status};
 use steersman_client::{Aggregate, ApiClient, ApiError};
 use steersman_helpers::history::{self, History, Proposal, Style};
@@ -21,7 +20,7 @@ use steersman_objects::{
 };
 use steersman_options::features::{self, FeatureGates};
 use steersman_releases::Release;
-use steersman_runtime::consistency::TrackedCache;
+use steersman_runtime::consistency::{TrackedCache, confirmed};
 use steersman_runtime::informer::Store;
 use steersman_runtime::keyed::ObjectSyncer;
 use steersman_runtime::owner::{self, ByController};
@@ -80,7 +79,7 @@ impl ObjectSyncer for StatefulSetController {
             }
         };
         match self.run(key, &set, selector).await {
-            Err(error) if error.is_behind() => Ok(Requeue::Never),
+            Err(error) if error.is_stale() => Ok(Requeue::Never),
             outcome => outcome,
         }
     }
@@ -117,7 +116,7 @@ impl StatefulSetController {
         };
         let (chosen, failure) = match work.choose_revisions().await {
             Ok(chosen) => (Some(chosen), None),
-            Err(error) if error.is_behind() => return Err(error),
+            Err(error) if error.is_stale() => return Err(error),
             Err(error) => (None, Some(error)),
         };
         let (reported, failure) = match &chosen {
@@ -125,7 +124,7 @@ impl StatefulSetController {
             None => (Reported::default(), failure),
         };
         if let Some(error) = failure {
-            if error.is_behind() {
+            if error.is_stale() {
                 return Err(error);
             }
             let truncated = work.truncate(chosen.as_ref()).await.err();
@@ -236,7 +235,7 @@ impl Work<'_> {
         let current = &self.controller.current;
         let check = || current.holds(self.of, self.selector, self.pods, self.revisions);
         let checked = self.is_current.get_or_try_init(check).await;
-        confirmed(checked.copied())
+        confirmed(checked.copied()).map_err(SyncError::Check)
     }
 
     /// Ends the sync before the creation or deletion of a pod if the cache lacked changes of its
@@ -253,7 +252,8 @@ impl Work<'_> {
         let Some(ordinal) = ordinal.filter(|_| self.has_old_claims) else {
             return Ok(());
         };
-        confirmed(current.claims_hold(of, ordinal, cached).await)?;
+        let holds = current.claims_hold(of, ordinal, cached).await;
+        confirmed(holds).map_err(SyncError::Check)?;
         let is_planned = match action {
             Action::Delete(pod) => plan.has_right_owners(pod),
             _ => !plan.has_stale_claim(ordinal),
@@ -261,7 +261,7 @@ impl Work<'_> {
         if !is_planned {
             current.queue.add(of.key.clone());
         }
-        confirmed(Ok(is_planned))
+        confirmed(Ok(is_planned)).map_err(SyncError::Check)
     }
 
     /// Finds current and update revision. Creates or renumbers the update revision if needed.
@@ -349,7 +349,7 @@ impl Work<'_> {
         } else {
             self.act_on_pods(&plan, chosen).await
         };
-        if failure.as_ref().is_some_and(SyncError::is_behind) {
+        if failure.as_ref().is_some_and(SyncError::is_stale) {
             return (Reported::default(), failure);
         }
         let mut status = if is_deleted {
@@ -535,15 +535,6 @@ impl Work<'_> {
             next_availability_check(self.pods, seconds, self.now, now)
         });
         available.map_or(Requeue::Never, Requeue::After)
-    }
-}
-
-/// An error if the answer of a live check is that a cache is behind.
-fn confirmed(is_current: Result<bool, LiveError>) -> Result<(), SyncError> {
-    match is_current {
-        Ok(true) => Ok(()),
-        Ok(false) => Err(SyncError::Behind),
-        Err(error) => Err(SyncError::Check(error)),
     }
 }
 

@@ -11,7 +11,7 @@ mod status;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use steersman_client::live::{self, LiveError};
+use steersman_client::live::LiveError;
 use steersman_client::writes::StatusError;
 use steersman_client::{ApiClient, ApiError};
 use steersman_objects::conditions::{FALSE, TRUE};
@@ -326,11 +326,9 @@ impl JobSyncer {
         owner: Owner<'_, Job>,
         claimed: &[Arc<Pod>],
     ) -> Result<bool, SyncError> {
-        if self.written.predates_term()
-            && !live::is_current::<Job>(&self.client, &owner.object.meta)
-                .await
-                .map_err(SyncError::Check)?
-        {
+        let meta = &owner.object.meta;
+        let is_current = self.written.age().shows::<Job>(&self.client, meta).await;
+        if !is_current.map_err(SyncError::Check)? {
             return Ok(false);
         }
         let state = |pod: &Pod| {

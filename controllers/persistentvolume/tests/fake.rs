@@ -26,7 +26,7 @@ use crate::persistentvolume::COMPONENT;
 use crate::persistentvolume::config::Config;
 use crate::persistentvolume::known::Caches;
 use crate::persistentvolume::metrics::{BinderMetrics, Timers};
-use crate::persistentvolume::new_leader::Seen;
+use crate::persistentvolume::new_leader::CurrentCheck;
 use crate::persistentvolume::operations::Operations;
 use crate::persistentvolume::sync::{Binder, Claims, Volumes};
 use crate::persistentvolume::writes::Objects;
@@ -124,7 +124,7 @@ impl Fake {
         let classes = decoded::<StorageClass>(objects, "StorageClass", in_store);
         let nodes = decoded::<Node>(objects, "Node", in_store);
         let binder = Arc::new(Binder {
-            seen: Seen::of(&context),
+            current: CurrentCheck::of(&context),
             stored_claims: claims.into_iter().collect(),
             stored_volumes: volumes.into_iter().collect(),
             classes: classes.into_iter().collect(),

@@ -2,17 +2,20 @@
 //!
 //! A cache is older than the API server. A sync that trusts it too much repeats its own write, or
 //! undoes a write of the previous leader. A controller has one [`ConsistencyStore`] with one record
-//! per owner, and a [`TrackedCache`] for each cache that it reads.
+//! per owner, and a [`TrackedCache`] for each cache that it reads. `docs/consistency.md` has the
+//! rules on one page.
 //!
 //! - [`ConsistencyStore::ensure_ready`]: the caches show the own writes of known version.
 //! - [`ConsistencyStore::satisfied`]: the events of creations and deletions have come.
 //! - [`ConsistencyStore::is_in_doubt`]: a write of unknown version may be missing.
 //! - [`ConsistencyStore::newest`]: a written object counts until the cache shows it.
-//! - [`TrackedCache::predates_term`]: writes of the previous leader may be missing.
+//! - [`TrackedCache::age`]: writes of the previous leader may be missing, so a live read confirms what
+//!   the sync read ([`confirmed`]).
 //!
 //! Upstream: `ConsistencyStore` of `pkg/controller/util/consistency`, which some controllers of 1.36
 //! use behind the gates `StaleControllerConsistency*`, and `ControllerExpectations`.
 
+mod age;
 mod expected;
 mod objects;
 mod tracked;
@@ -31,6 +34,7 @@ use crate::informer::VersionedCache;
 use crate::workers::Key;
 use crate::workqueue::WorkQueue;
 
+pub use self::age::{Age, RECHECK, Unconfirmed, confirmed};
 use self::expected::Expected;
 pub use self::expected::Outstanding;
 pub use self::tracked::TrackedCache;

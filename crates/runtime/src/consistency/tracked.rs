@@ -3,10 +3,11 @@
 use std::collections::HashSet;
 use std::sync::{Arc, Weak};
 
-use steersman_objects::{Object, ObjectKey};
+use steersman_client::live;
+use steersman_objects::{Meta, Object, ObjectKey};
 use steersman_values::sync::Mutex;
 
-use super::{ConsistencyStore, Write};
+use super::{Age, ConsistencyStore, Write};
 use crate::informer::VersionedCache;
 use crate::workers::Key;
 use crate::workqueue::WorkQueue;
@@ -72,6 +73,22 @@ impl<K: Key> TrackedCache<K> {
         }
     }
 
+    /// True if `cached` has all objects of `live`, a list of the version `listed`, and no others. If
+    /// not, `owner` returns to `queue` as soon as the cache has caught up.
+    pub fn agrees<'a>(
+        &self,
+        owner: &K,
+        queue: &WorkQueue<K>,
+        (live, listed): (impl Iterator<Item = &'a Meta>, u64),
+        cached: impl Iterator<Item = &'a Meta>,
+    ) -> bool {
+        let Some(version) = live::seen_at(live, listed, cached) else {
+            return true;
+        };
+        self.await_version(owner, version, queue);
+        false
+    }
+
     /// Returns `owner` to `queue` as soon as the cache is as new as this leadership term, for
     /// decisions that nothing else repeats. All calls have the same queue. False if the cache is new
     /// enough already.
@@ -96,6 +113,15 @@ impl<K: Key> TrackedCache<K> {
             cache.when_seen(self.store.term_start_rv, Box::new(enqueue));
         }
         true
+    }
+
+    /// The present age. A sync asks before it reads the cache.
+    pub fn age(&self) -> Age {
+        if self.predates_term() {
+            Age::BeforeTerm
+        } else {
+            Age::OfTerm
+        }
     }
 
     /// True if the cache is older than this leadership term. It may then lack writes of the

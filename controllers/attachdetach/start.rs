@@ -23,9 +23,9 @@ impl Shared {
     /// Reads the state of the former leader, and queues all volumes. Volumes that no pod wants any
     /// more are detached.
     pub(super) async fn start(&self) {
-        let nodes = self.current(&self.nodes, &self.nodes_written).await;
+        let nodes = self.current(&self.nodes, &self.nodes_cache).await;
         let attachments = self
-            .current(&self.attachments, &self.attachments_seen)
+            .current(&self.attachments, &self.attachments_cache)
             .await;
         let mut found = Vec::new();
         for attachment in attachments {
@@ -94,7 +94,7 @@ impl Shared {
     async fn volume_of(&self, attachment: &VolumeAttachment) -> Option<Arc<PersistentVolume>> {
         let name = attachment.spec.source.persistent_volume_name.as_ref()?;
         let cached = self.volumes.get(&ObjectKey::new("", name));
-        if cached.is_some() || !self.volumes_seen.predates_term() {
+        if cached.is_some() || !self.volumes_cache.predates_term() {
             return cached;
         }
         let live = self.read(|| live::named::<PersistentVolume>(&self.lists, "", name));

@@ -11,7 +11,7 @@ use steersman_client::writes::Delete;
 use steersman_client::{ApiError, Category, PatchKind, Target};
 use steersman_helpers::volume::Plugin;
 use steersman_objects::{
-    AttachedVolume, DecodeError, Identity, Node, Object, ObjectKey, Pod, Uid, VolumeAttachment,
+    AttachedVolume, DecodeError, Node, Object, ObjectKey, Pod, Uid, VolumeAttachment,
 };
 use steersman_runtime::consistency::TrackedCache;
 use steersman_runtime::events::EventType;
@@ -171,7 +171,7 @@ impl Shared {
     /// Drops the pods that wait for the volume and are gone. The cache of a new leader may still show
     /// them.
     async fn drop_gone_pods(&self, name: &Sym) -> Result<(), LiveError> {
-        if !self.pods_seen.predates_term() {
+        if !self.pods_cache.predates_term() {
             return Ok(());
         }
         let waiting = self.world().waiting_pods(name);
@@ -202,7 +202,7 @@ impl Shared {
     /// Fails if a pod on the node wants the volume. The caches of a new leader may lack the pod, its
     /// claim or its volume.
     async fn check_pods(&self, name: &Sym, node: &Sym) -> Result<(), String> {
-        let seen = [&self.pods_seen, &self.claims_seen, &self.volumes_seen];
+        let seen = [&self.pods_cache, &self.claims_cache, &self.volumes_cache];
         if !seen.into_iter().any(TrackedCache::predates_term) {
             return Ok(());
         }
@@ -230,7 +230,7 @@ impl Shared {
         let is_sure = match force {
             Force::No => false,
             Force::Timeout => true,
-            Force::OutOfService => !self.nodes_written.predates_term(),
+            Force::OutOfService => !self.nodes_cache.predates_term(),
         };
         if is_sure {
             return Ok(());
@@ -311,9 +311,8 @@ impl Shared {
         let body = report_body(&node.meta.uid, report);
         let patched = self.client.patch(target, PatchKind::Strategic, &body).await;
         let answer = patched.map_err(SyncError::Report)?;
-        let written = Identity::decode(&answer).map_err(SyncError::Answer)?;
-        self.nodes_written.wrote_at(name, written.resource_version);
-        Ok(())
+        let recorded = self.nodes_cache.wrote_answer(name, &answer);
+        recorded.map_err(SyncError::Answer)
     }
 
     fn node(&self, name: &Sym) -> Option<Arc<Node>> {

@@ -66,7 +66,7 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
         client: ctx.client(DESCRIPTOR.identity),
         clock: ctx.clock.clone(),
         tokens: tokens.store(),
-        written: keyed.tracked(&infos),
+        cache: keyed.tracked(&infos),
     };
     Ok(keyed.boxed(WORKERS, signer))
 }
@@ -86,7 +86,7 @@ struct BootstrapSigner {
     client: ApiClient,
     clock: Clock,
     tokens: Store<BootstrapToken>,
-    written: TrackedCache,
+    cache: TrackedCache,
 }
 
 impl ObjectSyncer for BootstrapSigner {
@@ -101,7 +101,7 @@ impl ObjectSyncer for BootstrapSigner {
             let answer = self.client.replace(target, &body).await;
             let written = Identity::decode(&answer.map_err(SyncError::Update)?);
             let version = written.map_err(SyncError::Answer)?.resource_version;
-            self.written.wrote_at(key, version);
+            self.cache.wrote_at(key, version);
         }
         Ok(Requeue::Never)
     }

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use serde_json::json;
 use steersman_client::live::{self, LiveError};
 use steersman_client::{ApiClient, ApiError, Target};
-use steersman_objects::{ClusterRole, DecodeError, Identity, Object, ObjectKey};
+use steersman_objects::{ClusterRole, DecodeError, Object, ObjectKey};
 use steersman_runtime::consistency::TrackedCache;
 use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
 use steersman_runtime::informer::{Change, Store};
@@ -79,7 +79,7 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     let aggregation = ClusterRoleAggregation {
         client: ctx.client(NAME),
         roles: roles.store(),
-        written: keyed.tracked(&roles),
+        cache: keyed.tracked(&roles),
     };
     Ok(keyed.boxed(WORKERS, aggregation))
 }
@@ -104,7 +104,7 @@ enum SyncError {
 struct ClusterRoleAggregation {
     client: ApiClient,
     roles: Store<ClusterRole>,
-    written: TrackedCache,
+    cache: TrackedCache,
 }
 
 impl ObjectSyncer for ClusterRoleAggregation {
@@ -141,8 +141,8 @@ impl ObjectSyncer for ClusterRoleAggregation {
             Err(error) if error.is_about_another_uid() => return Ok(Requeue::Never),
             answer => answer.map_err(SyncError::Apply)?,
         };
-        let written = Identity::decode(&answer).map_err(SyncError::Answer)?;
-        self.written.wrote_at(key, written.resource_version);
+        let recorded = self.cache.wrote_answer(key, &answer);
+        recorded.map_err(SyncError::Answer)?;
         Ok(Requeue::Never)
     }
 }
@@ -151,7 +151,7 @@ impl ClusterRoleAggregation {
     /// All ClusterRoles: from the cache, or from the API server while the cache may lack writes of
     /// earlier terms.
     async fn all_roles(&self) -> Result<Vec<Arc<ClusterRole>>, SyncError> {
-        if !self.written.predates_term() {
+        if !self.cache.predates_term() {
             return Ok(self.roles.list());
         }
         let everything = Selector::of_labels(&Labels::default());

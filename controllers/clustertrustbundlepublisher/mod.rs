@@ -162,7 +162,7 @@ impl ServingTrustBundle {
         let publisher = Publisher {
             client: self.client,
             bundles: bundles.store(),
-            written: keyed.tracked(&bundles),
+            cache: keyed.tracked(&bundles),
             bundle: self.bundle,
             metrics: self.metrics,
         };

@@ -62,7 +62,7 @@ pub(super) struct Publisher<T> {
     pub(super) client: ApiClient,
     /// All bundles of the signer.
     pub(super) bundles: Store<T>,
-    pub(super) written: TrackedCache,
+    pub(super) cache: TrackedCache,
     /// The certificates, in PEM.
     pub(super) bundle: Arc<str>,
     pub(super) metrics: PublisherMetrics,
@@ -107,7 +107,7 @@ impl<T: TrustBundle> Publisher<T> {
             None => Some(self.create(&key.name).await?),
         };
         if let Some(version) = written {
-            self.written.wrote_at(key, version);
+            self.cache.wrote_at(key, version);
         }
         self.delete_others(&key.name).await
     }

@@ -94,7 +94,7 @@ async fn sync(
     let publisher = Publisher {
         client: client(calls, answer),
         bundles: cached.iter().cloned().collect::<Store<_>>(),
-        written: keyed.tracked(&bundles),
+        cache: keyed.tracked(&bundles),
         bundle: CERTIFICATES.into(),
         metrics: PublisherMetrics::register(&registry, &super::FAMILIES).unwrap(),
     };

@@ -102,8 +102,8 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     let syncer = CronJobController {
         queue: keyed.queue(),
         jobs: ByController::of(&jobs.store()),
-        cron_jobs_written: keyed.tracked(&cron_jobs),
-        jobs_written: keyed.tracked(&jobs),
+        cron_jobs_cache: keyed.tracked(&cron_jobs),
+        jobs_cache: keyed.tracked(&jobs),
         consistency: keyed.consistency(),
         client,
         recorder,

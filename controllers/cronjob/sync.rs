@@ -33,10 +33,10 @@ pub(super) struct CronJobController {
     /// The keys of CronJobs.
     pub(super) queue: WorkQueue<ObjectKey>,
     pub(super) jobs: ByController<Job>,
-    /// Own writes of CronJobs, which are status updates.
-    pub(super) cron_jobs_written: TrackedCache,
-    /// Own writes of Jobs: creations.
-    pub(super) jobs_written: TrackedCache,
+    /// The cache of CronJobs. Own writes are status updates.
+    pub(super) cron_jobs_cache: TrackedCache,
+    /// The cache of Jobs. Own writes are creations.
+    pub(super) jobs_cache: TrackedCache,
     /// Expects the deletions of Jobs by the history limits. The answer to a deletion may lack a
     /// resource version.
     pub(super) consistency: ConsistencyStore,
@@ -62,12 +62,12 @@ impl ObjectSyncer for CronJobController {
             draft: Draft::of(&cron_job),
             cron_job,
             jobs,
-            age: self.cron_jobs_written.age(),
+            age: self.cron_jobs_cache.age(),
         };
         match work.run().await {
             Err(SyncError::Check(Unconfirmed::Stale)) => {
                 // The event of another schedule enqueues the key for a later run only.
-                if !self.cron_jobs_written.revisit_in_term(key, &self.queue) {
+                if !self.cron_jobs_cache.revisit_in_term(key, &self.queue) {
                     self.queue.add(key.clone());
                 }
                 Ok(Requeue::Never)
@@ -265,7 +265,7 @@ impl Work<'_> {
             }
         };
         self.controller
-            .jobs_written
+            .jobs_cache
             .wrote_at(self.key, job.meta.resource_version);
         // The Job of another client takes the place of this run.
         if job.meta.is_controlled_by(&meta.uid) && !self.draft.has(&job.meta.uid) {
@@ -351,12 +351,11 @@ impl Work<'_> {
         let CronJob { meta, document, .. } = &*self.cron_job;
         let written = write_status::<CronJob>(client, meta, document, status, OnFailure::Return);
         let answer = written.await.map_err(SyncError::Status)?;
-        let identity = Identity::decode(&answer)
-            .map_err(|error| SyncError::Status(StatusError::Answer(error)))?;
-        self.controller
-            .cron_jobs_written
-            .wrote_at(self.key, identity.resource_version);
-        Ok(())
+        let recorded = self
+            .controller
+            .cron_jobs_cache
+            .wrote_answer(self.key, &answer);
+        recorded.map_err(|error| SyncError::Status(StatusError::Answer(error)))
     }
 
     fn notify(

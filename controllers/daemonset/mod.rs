@@ -161,15 +161,15 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
         queue: keyed.queue(),
         comparisons,
     };
-    let written = keyed.tracked(&informers.daemon_sets);
+    let cache = keyed.tracked(&informers.daemon_sets);
     let revisions = Revisions {
         history: History::new(
             ByController::of(&informers.revisions.store()),
             client.clone(),
         ),
         client: client.clone(),
-        written: keyed.tracked(&informers.revisions),
-        written_owners: written.clone(),
+        cache: keyed.tracked(&informers.revisions),
+        owners_cache: cache.clone(),
     };
     let syncer = DaemonSetSyncer {
         daemon_sets,
@@ -177,8 +177,8 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
         control,
         revisions,
         failed_pods,
-        written,
-        nodes_seen: keyed.tracked(&informers.nodes),
+        cache,
+        nodes_cache: keyed.tracked(&informers.nodes),
         queue: keyed.queue(),
         client,
         recorder,

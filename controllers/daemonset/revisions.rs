@@ -20,10 +20,10 @@ use super::history::{Matched, label};
 pub(super) struct Revisions {
     pub(super) history: History,
     pub(super) client: ApiClient,
-    /// Own writes of revisions.
-    pub(super) written: TrackedCache,
-    /// Own writes of DaemonSets.
-    pub(super) written_owners: TrackedCache,
+    /// The cache of revisions.
+    pub(super) cache: TrackedCache,
+    /// The cache of DaemonSets.
+    pub(super) owners_cache: TrackedCache,
 }
 
 /// The revisions of a DaemonSet, after the current one was found or created.
@@ -97,7 +97,7 @@ impl Revisions {
     /// True if the cached DaemonSet with the metadata `ds` is not older than this leadership term,
     /// or equals the live one.
     pub(super) async fn is_current(&self, ds: &Meta) -> Result<bool, HistoryError> {
-        let age = self.written_owners.age();
+        let age = self.owners_cache.age();
         let is_current = age.shows::<DaemonSet>(&self.client, ds).await;
         is_current.map_err(HistoryError::Check)
     }
@@ -116,7 +116,7 @@ impl Revisions {
         let claimed = claim(&self.client, object, selector, candidates).await;
         let claimed = claimed.map_err(HistoryError::Claim)?;
         for version in claimed.written {
-            self.written.wrote_at(key, version);
+            self.cache.wrote_at(key, version);
         }
         Ok(claimed.objects)
     }
@@ -221,7 +221,7 @@ impl Revisions {
             write_status::<DaemonSet>(&self.client, meta, document, &status, return_it).await;
         let answer = written.map_err(HistoryError::Status)?;
         let written = DaemonSet::decode(&answer).map_err(HistoryError::Answer)?;
-        self.written_owners
+        self.owners_cache
             .wrote_at(key, written.meta.resource_version);
         tracing::debug!(
             collisionCount = count,
@@ -231,6 +231,6 @@ impl Revisions {
     }
 
     fn record(&self, key: &ObjectKey, revision: &ControllerRevision) {
-        self.written.wrote_at(key, revision.meta.resource_version);
+        self.cache.wrote_at(key, revision.meta.resource_version);
     }
 }

@@ -16,8 +16,8 @@ use steersman_client::writes::{OnFailure, StatusError, write_status};
 use steersman_client::{ApiClient, ApiError, Target};
 use steersman_helpers::scheduling::Comparisons;
 use steersman_objects::{
-    ControllerRevision, DaemonSet, DaemonSetStrategy, Identity, Node, Object, ObjectKey,
-    ObjectReference, Pod, Selects,
+    ControllerRevision, DaemonSet, DaemonSetStrategy, Node, Object, ObjectKey, ObjectReference,
+    Pod, Selects,
 };
 use steersman_runtime::consistency::TrackedCache;
 use steersman_runtime::events::{EventRecorder, EventType};
@@ -49,10 +49,10 @@ pub(super) struct DaemonSetSyncer {
     pub(super) control: PodControl,
     pub(super) revisions: Revisions,
     pub(super) failed_pods: Arc<FailedPods>,
-    /// Own writes of DaemonSets, which are status updates.
-    pub(super) written: TrackedCache,
+    /// The cache of DaemonSets. Own writes are status updates.
+    pub(super) cache: TrackedCache,
     /// Live reads of nodes that the cache has to show.
-    pub(super) nodes_seen: TrackedCache,
+    pub(super) nodes_cache: TrackedCache,
     pub(super) queue: WorkQueue<ObjectKey>,
     pub(super) client: ApiClient,
     pub(super) recorder: EventRecorder,
@@ -103,7 +103,7 @@ impl ObjectSyncer for DaemonSetSyncer {
         // Read before the pods, for the reason in `ConsistencyStore::satisfied`.
         let is_settled = self.control.consistency().satisfied(key);
         // Events of revisions enqueue no DaemonSet. One that the cache lacks may need another number.
-        let revisions = &self.revisions.written;
+        let revisions = &self.revisions.cache;
         revisions.revisit_in_term(key, &self.queue);
         let constructed = self.revisions.construct(owner, &self.control).await;
         let Some(constructed) = constructed.map_err(SyncError::History)? else {
@@ -219,7 +219,7 @@ impl DaemonSetSyncer {
         key: &ObjectKey,
         deleted: &[Arc<Pod>],
     ) -> Result<bool, LiveError> {
-        if !self.nodes_seen.predates_term() {
+        if !self.nodes_cache.predates_term() {
             return Ok(true);
         }
         let names: BTreeSet<_> = deleted.iter().filter_map(|pod| target_node(pod)).collect();
@@ -228,7 +228,7 @@ impl DaemonSetSyncer {
             let cached = self.nodes.get(&ObjectKey::new("", &name));
             let live = (objects.iter().map(Object::meta), version);
             let cached = cached.iter().map(|node| node.meta());
-            if !self.nodes_seen.agrees(key, &self.queue, live, cached) {
+            if !self.nodes_cache.agrees(key, &self.queue, live, cached) {
                 return Ok(false);
             }
         }
@@ -337,9 +337,8 @@ impl DaemonSetSyncer {
             }
             first => first?,
         };
-        let written = Identity::decode(&answer).map_err(StatusError::Answer)?;
-        self.written.wrote_at(key, written.resource_version);
-        Ok(())
+        let recorded = self.cache.wrote_answer(key, &answer);
+        recorded.map_err(StatusError::Answer)
     }
 
     /// The DaemonSet as the API server has it now.

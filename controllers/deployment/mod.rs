@@ -120,8 +120,8 @@ fn assemble(ctx: &ControllerContext) -> (Keyed<Deployment>, DeploymentController
     let consistency = keyed.consistency();
     let syncer = DeploymentController {
         caches: handlers::register(&deployments, &replica_sets, &pods, &queue, &consistency),
-        deployments_written: keyed.tracked(&deployments),
-        replica_sets_written: keyed.tracked(&replica_sets),
+        deployments_cache: keyed.tracked(&deployments),
+        replica_sets_cache: keyed.tracked(&replica_sets),
         consistency,
         recorder: ctx.recorder(NAME, client.clone()),
         writer: Writer::new(client),

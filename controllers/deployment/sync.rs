@@ -37,10 +37,10 @@ use super::{cleanup, invariants, pause, progress, recreate, rolling, scaling, st
 /// Syncs Deployments.
 pub(super) struct DeploymentController {
     pub(super) caches: Caches,
-    /// Own writes of Deployments.
-    pub(super) deployments_written: TrackedCache,
-    /// Own writes of ReplicaSets.
-    pub(super) replica_sets_written: TrackedCache,
+    /// The cache of Deployments.
+    pub(super) deployments_cache: TrackedCache,
+    /// The cache of ReplicaSets.
+    pub(super) replica_sets_cache: TrackedCache,
     /// Keeps written ReplicaSets, and expects deletions. The answer to a deletion may lack a resource
     /// version.
     pub(super) consistency: ConsistencyStore,
@@ -195,7 +195,7 @@ impl Work<'_> {
             return Ok(Claimed::All);
         }
         for version in claimed.written {
-            controller.replica_sets_written.wrote_at(self.key, version);
+            controller.replica_sets_cache.wrote_at(self.key, version);
         }
         Ok(Claimed::Adopted)
     }
@@ -244,7 +244,7 @@ impl Work<'_> {
             Err(error) => return Err(self.creation_failed(new.name, error).await),
         };
         let rs = Arc::new(rs);
-        self.controller.replica_sets_written.wrote(self.key, &rs);
+        self.controller.replica_sets_cache.wrote(self.key, &rs);
         let name = &*rs.meta.name;
         let revision = new.revision;
         let replicas = new.size;
@@ -580,7 +580,7 @@ impl Work<'_> {
             .await
             .map_err(failed)?;
         let rs = Arc::new(rs);
-        self.controller.replica_sets_written.wrote(self.key, &rs);
+        self.controller.replica_sets_cache.wrote(self.key, &rs);
         Ok(rs)
     }
 
@@ -591,8 +591,8 @@ impl Work<'_> {
     /// ReplicaSet lowers the sum of pods, and the rollout would exceed its surge.
     async fn check(&mut self) -> Result<(), SyncError> {
         let controller = self.controller;
-        let is_old = controller.deployments_written.predates_term()
-            || controller.replica_sets_written.predates_term();
+        let is_old = controller.deployments_cache.predates_term()
+            || controller.replica_sets_cache.predates_term();
         if self.checked || !is_old {
             return Ok(());
         }
@@ -690,7 +690,7 @@ impl Work<'_> {
     /// the next write needs.
     fn wrote_deployment(&mut self, d: Deployment) {
         self.controller
-            .deployments_written
+            .deployments_cache
             .wrote_at(self.key, d.meta.resource_version);
         self.deployment = Arc::new(d);
     }

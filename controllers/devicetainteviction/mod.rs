@@ -124,7 +124,7 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     let shared = Arc::new(Shared {
         pods: Pods::new(pods.store(), pod_groups),
         tracker: Mutex::new(Tracker::new(pod_groups)),
-        rules_written: rules
+        rules_cache: rules
             .as_ref()
             .map(|rules| consistency.track(rules.versioned())),
         rules: rules.clone(),
@@ -132,8 +132,8 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
         is_started: AtomicBool::new(false),
         is_rewound: AtomicBool::new(false),
         pod_groups,
-        claims_written: consistency.track(claims.versioned()),
-        slices_written: consistency.track(slices.versioned()),
+        claims_cache: consistency.track(claims.versioned()),
+        slices_cache: consistency.track(slices.versioned()),
         consistency,
         recorder: ctx.recorder(NAME, client.clone()),
         clock: ctx.clock.clone(),
@@ -188,15 +188,15 @@ struct Shared {
     /// The feature gate `DRAWorkloadResourceClaims`.
     pod_groups: bool,
     /// Tells whether the cache of claims is older than this leadership term.
-    claims_written: TrackedCache<RuleRef>,
+    claims_cache: TrackedCache<RuleRef>,
     /// The same about slices.
-    slices_written: TrackedCache<RuleRef>,
+    slices_cache: TrackedCache<RuleRef>,
     /// The rules. Only with the feature gate `DRADeviceTaintRules`.
     rules: Option<SharedInformer<DeviceTaintRule>>,
     /// Own writes of conditions by rule.
     consistency: ConsistencyStore<RuleRef>,
     /// Those in the cache of rules.
-    rules_written: Option<TrackedCache<RuleRef>>,
+    rules_cache: Option<TrackedCache<RuleRef>>,
     recorder: EventRecorder,
     clock: Clock,
     evictor: Evictor,

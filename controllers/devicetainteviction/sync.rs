@@ -162,7 +162,7 @@ impl Shared {
         let target = Target::of::<DeviceTaintRule>(&rule.meta).status();
         let client = &self.evictor.client;
         let answer = client.apply(target, NAME, &configuration).await?;
-        if let (Some(written), Ok(live)) = (&self.rules_written, Identity::decode(&answer)) {
+        if let (Some(written), Ok(live)) = (&self.rules_cache, Identity::decode(&answer)) {
             written.wrote_at(&RuleRef::of(rule), live.resource_version);
         }
         Ok(())
@@ -171,10 +171,10 @@ impl Shared {
     /// Whether one of the caches may show a state that is over: that of the former leader, or that
     /// before an etcd restore.
     fn caches_are_doubtful(&self) -> bool {
-        self.claims_written.predates_term()
-            || self.slices_written.predates_term()
+        self.claims_cache.predates_term()
+            || self.slices_cache.predates_term()
             || self
-                .rules_written
+                .rules_cache
                 .as_ref()
                 .is_some_and(TrackedCache::predates_term)
             || self.is_rewound.load(Ordering::Relaxed)

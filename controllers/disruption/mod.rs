@@ -112,15 +112,15 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
         pods: pods.store(),
         scales: Scales::new(ctx, client.clone()),
         recheck: recheck.clone(),
-        written: keyed.tracked(&budgets),
-        pods_seen: keyed.tracked(&pods),
+        cache: keyed.tracked(&budgets),
+        pods_cache: keyed.tracked(&pods),
         queue: queue.clone(),
         client: client.clone(),
         recorder,
         clock: ctx.clock.clone(),
     };
     let conditions = StaleConditions {
-        written: stale.tracked(&pods),
+        cache: stale.tracked(&pods),
         queue: stale_queue.clone(),
         client,
         clock: ctx.clock.clone(),

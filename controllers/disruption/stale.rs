@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 use steersman_client::ApiClient;
 use steersman_client::writes::{OnFailure, StatusError, write_status};
-use steersman_objects::{Document, Identity, ObjectKey, Pod};
+use steersman_objects::{Document, ObjectKey, Pod};
 use steersman_runtime::consistency::TrackedCache;
 use steersman_runtime::keyed::ObjectSyncer;
 use steersman_runtime::workers::Requeue;
@@ -69,7 +69,7 @@ fn cleared(document: &Document, generation: i64, now: Timestamp) -> Value {
 
 /// Syncs pods with the condition.
 pub(super) struct StaleConditions {
-    pub(super) written: TrackedCache,
+    pub(super) cache: TrackedCache,
     pub(super) queue: WorkQueue<ObjectKey>,
     pub(super) client: ApiClient,
     pub(super) clock: Clock,
@@ -96,8 +96,8 @@ impl ObjectSyncer for StaleConditions {
         let status = cleared(document, self.generation(&pod), now);
         let put = OnFailure::Return;
         let answer = write_status::<Pod>(&self.client, &pod.meta, document, &status, put).await?;
-        let written = Identity::decode(&answer).map_err(StatusError::Answer)?;
-        self.written.wrote_at(key, written.resource_version);
+        let recorded = self.cache.wrote_answer(key, &answer);
+        recorded.map_err(StatusError::Answer)?;
         tracing::info!("Reset stale DisruptionTarget condition to False");
         Ok(Requeue::Never)
     }

@@ -11,7 +11,7 @@ use steersman_client::live::{self, Live, LiveError};
 use steersman_client::writes::{OnFailure, StatusError, write_status};
 use steersman_client::{ApiClient, ApiError, Category};
 use steersman_objects::{
-    Identity, Object, ObjectKey, PercentError, Pod, PodDisruptionBudget, PodDisruptionBudgetStatus,
+    Object, ObjectKey, PercentError, Pod, PodDisruptionBudget, PodDisruptionBudgetStatus,
 };
 use steersman_runtime::consistency::TrackedCache;
 use steersman_runtime::events::EventRecorder;
@@ -78,9 +78,9 @@ pub(super) struct Budgets {
     pub(super) scales: Scales,
     /// Keys of budgets with pending evictions.
     pub(super) recheck: WorkQueue<ObjectKey>,
-    pub(super) written: TrackedCache,
+    pub(super) cache: TrackedCache,
     /// Live reads of pods that the cache has to show.
-    pub(super) pods_seen: TrackedCache,
+    pub(super) pods_cache: TrackedCache,
     pub(super) queue: WorkQueue<ObjectKey>,
     pub(super) client: ApiClient,
     pub(super) recorder: EventRecorder,
@@ -188,14 +188,14 @@ impl Budgets {
         let Ok(selector) = &budget.spec.selector else {
             return Ok(true);
         };
-        if !self.pods_seen.predates_term() {
+        if !self.pods_cache.predates_term() {
             return Ok(true);
         }
         let live = live::matching::<Pod>(&self.client, &budget.meta.namespace, selector).await;
         let Live { objects, version } = live.map_err(SyncError::Check)?;
         let live = (objects.iter().map(Object::meta), version);
         let cached = pods.iter().map(|pod| pod.meta());
-        Ok(self.pods_seen.agrees(key, &self.queue, live, cached))
+        Ok(self.pods_cache.agrees(key, &self.queue, live, cached))
     }
 
     /// The expected pods of `budget`, and the number of them that must stay healthy.
@@ -232,9 +232,7 @@ impl Budgets {
             once,
         );
         let answer = answer.await.map_err(SyncError::Status)?;
-        let written = Identity::decode(&answer)
-            .map_err(|error| SyncError::Status(StatusError::Answer(error)))?;
-        self.written.wrote_at(key, written.resource_version);
-        Ok(())
+        let recorded = self.cache.wrote_answer(key, &answer);
+        recorded.map_err(|error| SyncError::Status(StatusError::Answer(error)))
     }
 }

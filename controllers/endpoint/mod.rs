@@ -94,9 +94,9 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     let syncer = EndpointsSyncer {
         pods: PodsByLabel::of(&pods.store()),
         endpoints: endpoints.store(),
-        services_seen: keyed.tracked(&services),
-        pods_seen: keyed.tracked(&pods),
-        written: keyed.tracked(&endpoints),
+        services_cache: keyed.tracked(&services),
+        pods_cache: keyed.tracked(&pods),
+        cache: keyed.tracked(&endpoints),
         queue: queue.clone(),
         triggers,
         order: PortOrder::of(ctx.release),

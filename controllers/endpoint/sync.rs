@@ -8,9 +8,7 @@ use steersman_client::live::LiveError;
 use steersman_client::writes::Delete;
 use steersman_client::{ApiClient, ApiError, Target};
 use steersman_helpers::endpointslice::{PodsByLabel, PortOrder, TriggerTimes};
-use steersman_objects::{
-    DecodeError, Endpoints, Identity, Object, ObjectKey, ObjectReference, Pod, Service,
-};
+use steersman_objects::{DecodeError, Endpoints, Object, ObjectKey, ObjectReference, Pod, Service};
 use steersman_runtime::consistency::{Age, RECHECK, TrackedCache, Unconfirmed, confirmed};
 use steersman_runtime::events::{EventRecorder, EventType};
 use steersman_runtime::informer::Store;
@@ -49,10 +47,10 @@ pub(super) struct EndpointsSyncer {
     pub(super) pods: PodsByLabel,
     pub(super) endpoints: Store<Endpoints>,
     /// The cache of Services, to compare its age with the leadership term.
-    pub(super) services_seen: TrackedCache,
+    pub(super) services_cache: TrackedCache,
     /// The same for the cache of pods.
-    pub(super) pods_seen: TrackedCache,
-    pub(super) written: TrackedCache,
+    pub(super) pods_cache: TrackedCache,
+    pub(super) cache: TrackedCache,
     pub(super) queue: WorkQueue<ObjectKey>,
     pub(super) triggers: Arc<TriggerTimes>,
     pub(super) order: PortOrder,
@@ -70,10 +68,10 @@ impl ObjectSyncer for EndpointsSyncer {
         }
         let cached = Cached {
             service: &service,
-            service_age: self.services_seen.age(),
-            pods_age: self.pods_seen.age(),
+            service_age: self.services_cache.age(),
+            pods_age: self.pods_cache.age(),
             pods: self.pods.selected(&key.namespace, &service.spec.selector),
-            stored_age: self.written.age(),
+            stored_age: self.cache.age(),
             stored: self.endpoints.get(key),
         };
         let pods = &cached.pods;
@@ -87,7 +85,7 @@ impl ObjectSyncer for EndpointsSyncer {
         } else if cached.stored_age.predates_term() {
             // The previous leader may have written addresses that are wrong by now, and an update of
             // Endpoints enqueues nothing.
-            self.written.revisit_in_term(key, &self.queue);
+            self.cache.revisit_in_term(key, &self.queue);
         }
         let trigger = self.triggers.observe(key, &service, pods);
         if needs_write {
@@ -172,7 +170,7 @@ impl EndpointsSyncer {
     /// The Endpoints object with this key. The cache of a new leader may lack what the previous
     /// leader created.
     async fn leftover(&self, key: &ObjectKey) -> Result<Option<Arc<Endpoints>>, SyncError> {
-        let is_behind = self.written.predates_term();
+        let is_behind = self.cache.predates_term();
         let cached = self.endpoints.get(key);
         if cached.is_some() || !is_behind {
             return Ok(cached);
@@ -207,9 +205,8 @@ impl EndpointsSyncer {
         };
         match answer {
             Ok(answer) => {
-                let written = Identity::decode(&answer).map_err(SyncError::Answer)?;
-                self.written.wrote_at(key, written.resource_version);
-                Ok(())
+                let recorded = self.cache.wrote_answer(key, &answer);
+                recorded.map_err(SyncError::Answer)
             }
             // The namespace is being deleted with all that is in it.
             Err(error) if stored.is_none() && error.has_cause("NamespaceTerminating") => Ok(()),

@@ -161,9 +161,9 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
         order: PortOrder::of(ctx.release),
         topology: topology.clone(),
         missing_nodes,
-        pods_seen: keyed.tracked(&pods),
-        nodes_seen: keyed.tracked(&nodes),
-        services_seen: keyed.tracked(&services),
+        pods_cache: keyed.tracked(&pods),
+        nodes_cache: keyed.tracked(&nodes),
+        services_cache: keyed.tracked(&services),
         writer: SliceWriter {
             owner_kind: "Service",
             client: client.clone(),

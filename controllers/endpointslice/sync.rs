@@ -50,11 +50,11 @@ pub(super) struct Slices {
     pub(super) topology: Arc<Topology>,
     pub(super) missing_nodes: Arc<MissingNodes>,
     /// The cache of Services, to compare its age with the leadership term.
-    pub(super) services_seen: TrackedCache,
+    pub(super) services_cache: TrackedCache,
     /// The same for the cache of pods.
-    pub(super) pods_seen: TrackedCache,
+    pub(super) pods_cache: TrackedCache,
     /// The same for the cache of nodes.
-    pub(super) nodes_seen: TrackedCache,
+    pub(super) nodes_cache: TrackedCache,
     pub(super) writer: SliceWriter,
     pub(super) times: Arc<TriggerTimes>,
     pub(super) totals: Arc<SliceTotals<AddressType>>,
@@ -185,9 +185,9 @@ impl Slices {
 
     fn ages(&self) -> Ages {
         Ages {
-            services: self.services_seen.age(),
-            pods: self.pods_seen.age(),
-            nodes: self.nodes_seen.age(),
+            services: self.services_cache.age(),
+            pods: self.pods_cache.age(),
+            nodes: self.nodes_cache.age(),
             slices: self.writer.cache.age(),
         }
     }

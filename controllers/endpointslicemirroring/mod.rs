@@ -116,8 +116,8 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     handlers::register(&ctx.informers, &queue, period, written.clone());
     let syncer = Mirroring {
         services: services.store(),
-        endpoints_seen: keyed.tracked(&endpoints),
-        services_seen: keyed.tracked(&services),
+        endpoints_cache: keyed.tracked(&endpoints),
+        services_cache: keyed.tracked(&services),
         slices: SlicesByService::of(&slices.store()),
         // The configuration allows 1 to 1000.
         max: usize::try_from(ctx.options.int("mirroring-max-endpoints-per-subset")).unwrap_or(1),

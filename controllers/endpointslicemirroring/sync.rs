@@ -35,8 +35,8 @@ use super::plan::{Draft, annotations, labels, plan};
 pub(super) struct Mirroring {
     pub(super) services: Store<Service>,
     /// The caches of Endpoints and Services, to compare their age with the leadership term.
-    pub(super) endpoints_seen: TrackedCache,
-    pub(super) services_seen: TrackedCache,
+    pub(super) endpoints_cache: TrackedCache,
+    pub(super) services_cache: TrackedCache,
     pub(super) slices: SlicesByService,
     /// Maximum of mirrored addresses per subset.
     pub(super) max: usize,
@@ -88,8 +88,8 @@ impl Mirroring {
         let cached = Cached {
             key,
             endpoints,
-            endpoints_age: self.endpoints_seen.age(),
-            service_age: self.services_seen.age(),
+            endpoints_age: self.endpoints_cache.age(),
+            service_age: self.services_cache.age(),
             service: self.services.get(key),
             slices_age: self.writer.cache.age(),
             slices: self.writer.written.existing(key, slices()),

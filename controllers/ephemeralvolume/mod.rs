@@ -65,8 +65,8 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     let client = ctx.client(DESCRIPTOR.identity);
     let syncer = EphemeralVolumes {
         claims: claims.store(),
-        written: keyed.tracked(&claims),
-        pods_seen: keyed.tracked(&pods),
+        cache: keyed.tracked(&claims),
+        pods_cache: keyed.tracked(&pods),
         recorder: ctx.recorder(COMPONENT, client.clone()),
         client,
         lists: ctx.client(INFORMERS),

@@ -8,8 +8,8 @@ use steersman_client::live::{self, LiveError};
 use steersman_client::{ApiClient, ApiError, Target};
 use steersman_helpers::pods_by_claim::claim_of;
 use steersman_objects::{
-    DecodeError, Identity, Object, ObjectKey, ObjectReference, PersistentVolumeClaim, Pod,
-    PodVolume, VolumeSource,
+    DecodeError, Object, ObjectKey, ObjectReference, PersistentVolumeClaim, Pod, PodVolume,
+    VolumeSource,
 };
 use steersman_runtime::consistency::TrackedCache;
 use steersman_runtime::events::{EventRecorder, EventType};
@@ -68,9 +68,9 @@ impl ClaimError {
 /// Syncs pods.
 pub(super) struct EphemeralVolumes {
     pub(super) claims: Store<PersistentVolumeClaim>,
-    pub(super) written: TrackedCache,
+    pub(super) cache: TrackedCache,
     /// Tells whether the cache of pods may lack changes from before the leadership term.
-    pub(super) pods_seen: TrackedCache,
+    pub(super) pods_cache: TrackedCache,
     pub(super) client: ApiClient,
     /// Reads in place of caches, with the rights of the informers.
     pub(super) lists: ApiClient,
@@ -118,7 +118,7 @@ impl EphemeralVolumes {
             }),
             // The cache of a new leader may still show a pod that is gone. Its next event brings back
             // one that has changed.
-            None if self.pods_seen.predates_term() && !self.is_current(pod).await? => Ok(()),
+            None if self.pods_cache.predates_term() && !self.is_current(pod).await? => Ok(()),
             None => self.create(key, pod, &claim, source).await,
         }
     }
@@ -153,9 +153,8 @@ impl EphemeralVolumes {
                 source,
             }
         })?;
-        let created = Identity::decode(&created).map_err(ClaimError::Answer)?;
-        self.written.wrote_at(key, created.resource_version);
-        Ok(())
+        let recorded = self.cache.wrote_answer(key, &created);
+        recorded.map_err(ClaimError::Answer)
     }
 
     /// The error of the sync. The pod gets an Event, unless the failure says nothing about it.

@@ -157,7 +157,7 @@ fn parts(ctx: &ControllerContext) -> Result<Parts, InitError> {
         let labels = [&*behind.group, &*behind.resource];
         skips.with_label_values(&labels).inc();
     });
-    let written = keyed.tracked(&jobs);
+    let cache = keyed.tracked(&jobs);
     let gates = JobGates::of(&ctx.features);
     let handlers = Handlers {
         gates,
@@ -174,7 +174,7 @@ fn parts(ctx: &ControllerContext) -> Result<Parts, InitError> {
         gates,
         jobs: jobs.store(),
         pods: ByController::of(&pods.store()),
-        job_writes: written.clone(),
+        jobs_cache: cache.clone(),
         client: client.clone(),
     };
     let gate = features::MUTABLE_SCHEDULING_DIRECTIVES_FOR_SUSPENDED_JOBS;
@@ -187,7 +187,7 @@ fn parts(ctx: &ControllerContext) -> Result<Parts, InitError> {
         recorder,
         client,
         queue,
-        written,
+        cache,
         memory,
         clock: ctx.clock.clone(),
         metrics,
@@ -210,8 +210,8 @@ fn gang_caches(ctx: &ControllerContext, keyed: &mut Keyed<Job>) -> Option<GangCa
     let groups = ctx.informers.shared::<PodGroup>();
     Some(GangCaches {
         gangs: Gangs::new(&workloads, &groups),
-        workloads_written: keyed.tracked(&workloads),
-        groups_written: keyed.tracked(&groups),
+        workloads_cache: keyed.tracked(&workloads),
+        groups_cache: keyed.tracked(&groups),
     })
 }
 

@@ -98,11 +98,11 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     let nodes = keyed.objects().clone();
     let pool = Pool::new(Allocations::new(&ranges, &metrics), queue.clone());
     pool.follow(&nodes);
-    let written = keyed.tracked(&nodes);
+    let cache = keyed.tracked(&nodes);
     let syncer = NodeIpam {
         pool: pool.clone(),
         nodes: nodes.clone(),
-        written,
+        cache,
         client: client.clone(),
         recorder,
     };

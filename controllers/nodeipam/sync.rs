@@ -41,7 +41,7 @@ pub(super) enum SyncError {
 pub(super) struct NodeIpam {
     pub(super) pool: Pool,
     pub(super) nodes: SharedInformer<Node>,
-    pub(super) written: TrackedCache,
+    pub(super) cache: TrackedCache,
     pub(super) client: ApiClient,
     pub(super) recorder: EventRecorder,
 }
@@ -124,7 +124,7 @@ impl NodeIpam {
         })?;
         let version = written.resource_version;
         self.pool.with(|allocations| allocations.confirmed(key));
-        self.written.wrote_at(key, version);
+        self.cache.wrote_at(key, version);
         let pool = self.pool.clone();
         let nodes = self.nodes.store();
         let key = key.clone();

@@ -140,7 +140,7 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     })?;
     let config = Config::new(&ctx.options);
     let informer = nodes.objects().clone();
-    let pods_seen = pods.tracked(&pod_informer);
+    let pods_cache = pods.tracked(&pod_informer);
     let shared = Arc::new(Shared {
         nodes: informer.store(),
         pods_by_node: PodsByNode::of(&pod_informer.store()),
@@ -148,7 +148,7 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
         monitor: Mutex::new(Monitor::new(config, ctx.term_start_rv)),
         waiting: Notify::new(),
         consistency: nodes.consistency(),
-        pods_seen,
+        pods_cache,
         breaker: LeaseBreaker::new(
             client.clone(),
             ctx.features
@@ -158,7 +158,7 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
             recorder: ctx.recorder(IDENTITY, client.clone()),
             client,
             clock: ctx.clock.clone(),
-            written: nodes.tracked(&informer),
+            cache: nodes.tracked(&informer),
         },
         clock: ctx.clock.clone(),
         metrics,
@@ -191,7 +191,7 @@ struct Shared {
     waiting: Notify,
     consistency: ConsistencyStore,
     /// Tells whether the cache of pods is older than this leadership term.
-    pods_seen: TrackedCache,
+    pods_cache: TrackedCache,
     breaker: LeaseBreaker,
     writer: Writer,
     clock: Clock,

@@ -269,7 +269,7 @@ impl Shared {
         }
         match result {
             // Pods that were not ready in an older state are marked in a later pass.
-            Ok(()) if self.pods_seen.predates_term() => {}
+            Ok(()) if self.pods_cache.predates_term() => {}
             Ok(()) => self.monitor().pods_marked(node),
             Err(error) if error.is_conflict() => {
                 tracing::debug!(node = name, %error, "Pods of node are marked in the next pass");
@@ -284,7 +284,7 @@ impl Shared {
     /// Whether the node still has a `Ready` condition other than `True`. The cache of a new leader
     /// may show a node that has recovered since, so the API server decides until it has caught up.
     pub(super) async fn is_not_ready(&self, node: &Node) -> Result<bool, NodeError> {
-        if self.writer.written.predates_term() {
+        if self.writer.cache.predates_term() {
             let live = self.writer.read(node).await?;
             return Ok(reports_not_ready(&live));
         }

@@ -49,7 +49,7 @@ impl Shared {
             return Ok(());
         }
         let writer = &self.writer;
-        if !writer.written.predates_term() {
+        if !writer.cache.predates_term() {
             return writer
                 .swap_taints(node, &add, &remove, Premise::Always)
                 .await;

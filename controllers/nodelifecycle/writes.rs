@@ -69,8 +69,8 @@ pub(super) struct Writer {
     pub(super) client: ApiClient,
     pub(super) clock: Clock,
     pub(super) recorder: EventRecorder,
-    /// Own writes of nodes.
-    pub(super) written: TrackedCache,
+    /// The cache of nodes.
+    pub(super) cache: TrackedCache,
 }
 
 impl Writer {
@@ -132,7 +132,7 @@ impl Writer {
     ) -> Result<Option<u64>, NodeError> {
         let target = Target::of::<Node>(&node.meta);
         let mut failures = 0;
-        let mut is_cached = !self.written.predates_term();
+        let mut is_cached = !self.cache.predates_term();
         loop {
             let answer = if is_cached {
                 self.client.get_cached(target).await
@@ -200,7 +200,7 @@ impl Writer {
             namespace: node.namespace.clone(),
             name: Arc::clone(&node.name),
         };
-        self.written.wrote_at(&key, version);
+        self.cache.wrote_at(&key, version);
     }
 
     /// Makes the conditions of the kubelet of `node` `Unknown`. Returns the node as written.

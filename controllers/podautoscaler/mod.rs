@@ -149,9 +149,9 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
         selectors,
         metrics,
     };
-    let written = keyed.tracked(&autoscalers);
+    let cache = keyed.tracked(&autoscalers);
     let workers = ctx
         .options
         .workers("concurrent-horizontal-pod-autoscaler-syncs");
-    Ok(keyed.boxed(workers, Autoscalers::new(reconciler, written)))
+    Ok(keyed.boxed(workers, Autoscalers::new(reconciler, cache)))
 }

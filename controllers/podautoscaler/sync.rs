@@ -32,15 +32,12 @@ use super::{behavior, status};
 /// Syncs autoscalers.
 pub(super) struct Autoscalers {
     reconciler: Reconciler,
-    written: TrackedCache,
+    cache: TrackedCache,
 }
 
 impl Autoscalers {
-    pub(super) fn new(reconciler: Reconciler, written: TrackedCache) -> Self {
-        Self {
-            reconciler,
-            written,
-        }
+    pub(super) fn new(reconciler: Reconciler, cache: TrackedCache) -> Self {
+        Self { reconciler, cache }
     }
 }
 
@@ -55,7 +52,7 @@ impl ObjectSyncer for Autoscalers {
     ) -> Result<Requeue, SyncError> {
         let Reconciled { version, result } = self.reconciler.reconcile(key, &hpa).await;
         if let Some(version) = version {
-            self.written.wrote_at(key, version);
+            self.cache.wrote_at(key, version);
         }
         result?;
         Ok(Requeue::After(self.reconciler.config.period))

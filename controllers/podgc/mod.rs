@@ -97,7 +97,7 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
         clock: ctx.clock.clone(),
         quarantine: WorkQueue::new("orphaned_pods_nodes", &ctx.queue_metrics),
         threshold: ctx.options.int("terminated-pod-gc-threshold"),
-        written: removed.track(pods.versioned()),
+        cache: removed.track(pods.versioned()),
         removed,
         tracks_generation: ctx
             .features
@@ -147,7 +147,7 @@ struct PodGc {
     threshold: i64,
     /// Removed pods by UID, until the cache shows their removal.
     removed: ConsistencyStore<Uid>,
-    written: TrackedCache<Uid>,
+    cache: TrackedCache<Uid>,
     metrics: PodGcMetrics,
 }
 
@@ -274,7 +274,7 @@ impl PodGc {
             ..
         }) = Identity::decode(&answer)
         {
-            self.written.wrote_at(&pod.meta.uid, version);
+            self.cache.wrote_at(&pod.meta.uid, version);
         }
         Ok(())
     }

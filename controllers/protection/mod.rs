@@ -36,7 +36,7 @@ use serde_json::{Map, Value, json};
 use steersman_client::live::{self, LiveError};
 use steersman_client::writes::with_member;
 use steersman_client::{ApiClient, ApiError, Target};
-use steersman_objects::{DecodeError, Document, Identity, Object, ObjectKey};
+use steersman_objects::{DecodeError, Document, Object, ObjectKey};
 use steersman_runtime::consistency::{RECHECK, TrackedCache};
 use steersman_runtime::informer::{Change, SharedInformer};
 use steersman_runtime::workers::Requeue;
@@ -132,16 +132,16 @@ async fn list<T: Object>(
 /// Sets and removes finalizers.
 struct Finalizers<T> {
     client: ApiClient,
-    written: TrackedCache,
+    cache: TrackedCache,
     object: PhantomData<fn(T)>,
 }
 
 impl<T: Protected> Finalizers<T> {
-    fn new(client: ApiClient, written: TrackedCache) -> Self {
+    fn new(client: ApiClient, cache: TrackedCache) -> Self {
         let object = PhantomData;
         Self {
             client,
-            written,
+            cache,
             object,
         }
     }
@@ -177,9 +177,8 @@ impl<T: Protected> Finalizers<T> {
         answer: Result<impl AsRef<[u8]>, ApiError>,
     ) -> Result<(), SyncError> {
         let answer = answer.map_err(SyncError::Write)?;
-        let written = Identity::decode(answer.as_ref()).map_err(SyncError::Answer)?;
-        self.written.wrote_at(key, written.resource_version);
-        Ok(())
+        let recorded = self.cache.wrote_answer(key, answer.as_ref());
+        recorded.map_err(SyncError::Answer)
     }
 }
 

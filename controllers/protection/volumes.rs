@@ -46,8 +46,8 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     let volumes = keyed.objects().clone();
     watch_finalizers(&volumes, &keyed.queue());
     let client = ctx.client(DESCRIPTOR.identity);
-    let written = keyed.tracked(&volumes);
-    Ok(keyed.boxed(WORKERS, Volumes(Finalizers::new(client, written))))
+    let cache = keyed.tracked(&volumes);
+    Ok(keyed.boxed(WORKERS, Volumes(Finalizers::new(client, cache))))
 }
 
 struct Volumes(Finalizers<PersistentVolume>);

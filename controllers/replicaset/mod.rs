@@ -135,7 +135,7 @@ fn assemble<O: PodOwner>(
     }
     let syncer = ReplicaController {
         siblings: ByController::of(&owners.store()),
-        written: keyed.tracked(&owners),
+        cache: keyed.tracked(&owners),
         owners: owners.store(),
         selected: SelectedPods::of(&pods.store()),
         control,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use steersman_client::live::LiveError;
 use steersman_client::writes::{OnFailure, StatusError, write_status};
 use steersman_client::{ApiClient, ApiError, Target, Violation};
-use steersman_objects::{Identity, Meta, ObjectKey, Pod, ReplicaSetStatus};
+use steersman_objects::{Meta, ObjectKey, Pod, ReplicaSetStatus};
 use steersman_options::features::{self, FeatureGates};
 use steersman_runtime::consistency::TrackedCache;
 use steersman_runtime::informer::Store;
@@ -56,8 +56,8 @@ pub(super) struct ReplicaController<O> {
     pub(super) siblings: ByController<O>,
     pub(super) selected: SelectedPods,
     pub(super) control: PodControl,
-    /// Own writes of owners, which are status updates.
-    pub(super) written: TrackedCache,
+    /// The cache of owners. Own writes are status updates.
+    pub(super) cache: TrackedCache,
     pub(super) client: ApiClient,
     pub(super) clock: Clock,
     pub(super) metrics: ReplicaSetMetrics,
@@ -134,7 +134,7 @@ impl<O: PodOwner> ReplicaController<O> {
     /// The status counts ready pods, so the pods must have the versions of the API server.
     async fn cache_is_current(&self, owner: Owner<'_, O>, pods: &Pods) -> Result<bool, SyncError> {
         let meta = owner.object.meta();
-        let is_current = self.written.age().shows::<O>(&self.client, meta).await;
+        let is_current = self.cache.age().shows::<O>(&self.client, meta).await;
         if !is_current.map_err(SyncError::Check)? {
             return Ok(false);
         }
@@ -290,10 +290,8 @@ impl<O: PodOwner> ReplicaController<O> {
         let answer = write_status::<O>(&self.client, meta, object.document(), &status, repeat)
             .await
             .map_err(SyncError::Status)?;
-        let written = Identity::decode(&answer)
-            .map_err(|error| SyncError::Status(StatusError::Answer(error)))?;
-        self.written.wrote_at(key, written.resource_version);
-        Ok(())
+        let recorded = self.cache.wrote_answer(key, &answer);
+        recorded.map_err(|error| SyncError::Status(StatusError::Answer(error)))
     }
 }
 

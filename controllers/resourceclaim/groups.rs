@@ -30,7 +30,7 @@ pub(super) struct Groups {
     pub(super) by_template: Index<PodGroup>,
     /// Pods by namespace and name of their PodGroup.
     pub(super) members: Index<Pod>,
-    pub(super) written: TrackedCache<Key>,
+    pub(super) cache: TrackedCache<Key>,
 }
 
 impl Groups {
@@ -45,7 +45,7 @@ impl Groups {
             by_template: store.add_index("podGroupResourceClaimTemplate", templates_of),
             members: pods.add_index("podGroupMembers", group_of),
             store,
-            written: consistency.track(groups.versioned()),
+            cache: consistency.track(groups.versioned()),
         }
     }
 }

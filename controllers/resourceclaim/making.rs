@@ -115,11 +115,11 @@ impl Shared {
         let client = &self.client;
         let current = match (holder, &self.groups) {
             (Holder::Pod(pod), _) => {
-                let age = self.pods_written.age();
+                let age = self.pods_cache.age();
                 age.shows::<Pod>(client, &pod.meta).await
             }
             (Holder::Group(group), Some(groups)) => {
-                let age = groups.written.age();
+                let age = groups.cache.age();
                 age.shows::<PodGroup>(client, &group.meta).await
             }
             (Holder::Group(_), None) => Ok(true),
@@ -139,7 +139,7 @@ impl Shared {
             let of_holder = unseen.get(&holder.key());
             of_holder.is_some_and(|claims| claims.contains(&claim.name))
         };
-        if !is_unseen && !self.claims_written.predates_term() {
+        if !is_unseen && !self.claims_cache.predates_term() {
             return Ok(None);
         }
         let namespace = &holder.meta().namespace;
@@ -148,7 +148,7 @@ impl Shared {
         let live = all.await.map_err(ClaimError::Read)?.objects;
         let found = live.iter().find(|made| holder.made(made, &claim.name));
         if let Some(made) = found {
-            self.claims_written
+            self.claims_cache
                 .wrote_at(&holder.key(), made.meta.resource_version);
         }
         Ok(found.map(|made| Sym::new(&made.meta.name)))
@@ -185,7 +185,7 @@ impl Shared {
         match created {
             Ok(made) => {
                 let made = Identity::decode(&made).map_err(ClaimError::Answer)?;
-                self.claims_written
+                self.claims_cache
                     .wrote_at(&holder.key(), made.resource_version);
                 tracing::debug!(claim = &*made.name, "Created ResourceClaim");
                 Ok(Sym::new(&made.name))
@@ -205,7 +205,7 @@ impl Shared {
         key: &ObjectKey,
     ) -> Result<Option<Arc<ResourceClaimTemplate>>, ClaimError> {
         let cached = self.templates.get(key);
-        if cached.is_some() || !self.templates_seen.predates_term() {
+        if cached.is_some() || !self.templates_cache.predates_term() {
             return Ok(cached);
         }
         let live = live::named(&self.lists, &key.namespace, &key.name).await;
@@ -275,10 +275,10 @@ impl Shared {
             source,
         })?;
         self.written(&applied, |version| match holder {
-            Holder::Pod(_) => self.pods_written.wrote_at(&holder.key(), version),
+            Holder::Pod(_) => self.pods_cache.wrote_at(&holder.key(), version),
             Holder::Group(_) => {
                 if let Some(groups) = &self.groups {
-                    groups.written.wrote_at(&holder.key(), version);
+                    groups.cache.wrote_at(&holder.key(), version);
                 }
             }
         })

@@ -145,9 +145,9 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
         templates: templates.store(),
         queue: WorkQueue::new(COMPONENT, &ctx.queue_metrics),
         deleted: Deleted::default(),
-        claims_written: consistency.track(claims.versioned()),
-        pods_written: consistency.track(pods.versioned()),
-        templates_seen: consistency.track(templates.versioned()),
+        claims_cache: consistency.track(claims.versioned()),
+        pods_cache: consistency.track(pods.versioned()),
+        templates_cache: consistency.track(templates.versioned()),
         consistency,
         unseen: Mutex::default(),
         recorder: ctx.recorder(COMPONENT, client.clone()),
@@ -181,10 +181,10 @@ struct Shared {
     queue: WorkQueue<Key>,
     deleted: Deleted,
     consistency: ConsistencyStore<Key>,
-    claims_written: TrackedCache<Key>,
-    pods_written: TrackedCache<Key>,
+    claims_cache: TrackedCache<Key>,
+    pods_cache: TrackedCache<Key>,
     /// Tells whether the cache of templates may lack changes from before the leadership term.
-    templates_seen: TrackedCache<Key>,
+    templates_cache: TrackedCache<Key>,
     /// The creations of claims, by pod or PodGroup and name within it, until the cache has shown the
     /// claim. The answer of a creation may be lost, and so may its watch event.
     unseen: Mutex<HashMap<Key, HashSet<Sym>>>,

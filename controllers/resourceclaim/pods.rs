@@ -83,7 +83,7 @@ impl Shared {
             source,
         })?;
         self.written(&reserved, |version| {
-            self.claims_written.wrote_at(&Key::Pod(pod.key()), version);
+            self.claims_cache.wrote_at(&Key::Pod(pod.key()), version);
         })
     }
 }

@@ -164,7 +164,7 @@ impl Shared {
         let stored = self.client.replace(target, body).await;
         let stored = ResourceClaim::decode(&stored.map_err(SyncError::Release)?);
         let stored = stored.map_err(SyncError::Answer)?;
-        self.claims_written
+        self.claims_cache
             .wrote_at(&Key::Claim(stored.key()), stored.meta.resource_version);
         Ok(stored)
     }

@@ -102,7 +102,7 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
         client: ctx.client(NAME),
         slices: slices.store(),
         claims: claims.store(),
-        written: keyed.tracked(&requests),
+        cache: keyed.tracked(&requests),
         clock: ctx.clock.clone(),
         metrics,
     };

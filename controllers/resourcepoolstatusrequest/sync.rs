@@ -5,7 +5,7 @@ use std::sync::Arc;
 use steersman_client::writes::{OnFailure, StatusError, write_status};
 use steersman_client::{ApiClient, ApiError};
 use steersman_objects::{
-    DecodeError, Identity, ObjectKey, ResourceClaim, ResourcePoolStatusRequest, ResourceSlice,
+    DecodeError, ObjectKey, ResourceClaim, ResourcePoolStatusRequest, ResourceSlice,
 };
 use steersman_runtime::consistency::TrackedCache;
 use steersman_runtime::informer::Store;
@@ -25,7 +25,7 @@ pub(super) struct PoolReporter {
     pub(super) client: ApiClient,
     pub(super) slices: Store<ResourceSlice>,
     pub(super) claims: Store<ResourceClaim>,
-    pub(super) written: TrackedCache,
+    pub(super) cache: TrackedCache,
     pub(super) clock: Clock,
     pub(super) metrics: RequestMetrics,
 }
@@ -80,8 +80,8 @@ impl ObjectSyncer for PoolReporter {
             request: key.clone(),
             source,
         })?;
-        let written = Identity::decode(&written).map_err(SyncError::Answer)?;
-        self.written.wrote_at(key, written.resource_version);
+        let recorded = self.cache.wrote_answer(key, &written);
+        recorded.map_err(SyncError::Answer)?;
         Ok(Requeue::Never)
     }
 

@@ -122,13 +122,13 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
         types,
         Arc::clone(&replenisher),
     );
-    let written = keyed.tracked(&quotas);
+    let cache = keyed.tracked(&quotas);
     Ok(Box::new(QuotaController {
         replenisher,
         runner: keyed.runner(Quotas {
             usage,
             client,
-            written,
+            cache,
             releases,
         }),
         monitors,

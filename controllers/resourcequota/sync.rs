@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use steersman_client::ApiClient;
 use steersman_client::writes::{OnFailure, StatusError, write_status};
-use steersman_objects::{DecodeError, Identity, ObjectKey, ResourceQuota};
+use steersman_objects::{DecodeError, ObjectKey, ResourceQuota};
 use steersman_runtime::consistency::TrackedCache;
 use steersman_runtime::keyed::ObjectSyncer;
 use steersman_runtime::workers::Requeue;
@@ -32,7 +32,7 @@ pub(super) enum SyncError {
 pub(super) struct Quotas {
     pub(super) usage: Usage,
     pub(super) client: ApiClient,
-    pub(super) written: TrackedCache,
+    pub(super) cache: TrackedCache,
     pub(super) releases: Arc<Releases>,
 }
 
@@ -78,8 +78,8 @@ impl Quotas {
                 OnFailure::Return,
             );
             let answer = written.await.map_err(SyncError::Status)?;
-            let written = Identity::decode(&answer).map_err(SyncError::Answer)?;
-            self.written.wrote_at(key, written.resource_version);
+            let recorded = self.cache.wrote_answer(key, &answer);
+            recorded.map_err(SyncError::Answer)?;
         }
         failure.map_or(Ok(()), |failure| Err(SyncError::Usage(failure)))
     }

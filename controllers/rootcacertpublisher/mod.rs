@@ -90,7 +90,7 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     });
     let syncer = Publisher {
         maps: maps.store(),
-        written: keyed.tracked(&maps),
+        cache: keyed.tracked(&maps),
         client: ctx.client(DESCRIPTOR.identity),
         data,
         bundle,

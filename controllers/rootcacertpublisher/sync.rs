@@ -4,9 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 use steersman_client::{ApiClient, ApiError, Target};
-use steersman_objects::{
-    DecodeError, Identity, Namespace, ObjectKey, PublishedData, RootCaConfigMap,
-};
+use steersman_objects::{DecodeError, Namespace, ObjectKey, PublishedData, RootCaConfigMap};
 use steersman_runtime::consistency::TrackedCache;
 use steersman_runtime::informer::Store;
 use steersman_runtime::keyed::ObjectSyncer;
@@ -45,7 +43,7 @@ pub(super) enum SyncError {
 /// Syncs namespaces.
 pub(super) struct Publisher {
     pub(super) maps: Store<RootCaConfigMap>,
-    pub(super) written: TrackedCache,
+    pub(super) cache: TrackedCache,
     pub(super) client: ApiClient,
     /// The certificates, in PEM.
     pub(super) bundle: String,
@@ -107,9 +105,8 @@ impl Publisher {
                 replaced.map_err(SyncError::Replace)?
             }
         };
-        let written = Identity::decode(&answer).map_err(SyncError::Answer)?;
-        self.written.wrote_at(key, written.resource_version);
-        Ok(())
+        let recorded = self.cache.wrote_answer(key, &answer);
+        recorded.map_err(SyncError::Answer)
     }
 
     /// `map` with the published data and the description. All other fields stay as they are.

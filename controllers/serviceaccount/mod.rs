@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 use steersman_client::{ApiClient, ApiError, Target};
-use steersman_objects::{DecodeError, Identity, Namespace, Object, ObjectKey, ServiceAccount};
+use steersman_objects::{DecodeError, Namespace, Object, ObjectKey, ServiceAccount};
 use steersman_runtime::consistency::TrackedCache;
 use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
 use steersman_runtime::informer::{Change, Store};
@@ -62,7 +62,7 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     });
     let syncer = ServiceAccounts {
         accounts: accounts.store(),
-        written: keyed.tracked(&accounts),
+        cache: keyed.tracked(&accounts),
         client: ctx.client(DESCRIPTOR.identity),
     };
     Ok(keyed.boxed(WORKERS, syncer))
@@ -82,7 +82,7 @@ enum SyncError {
 /// Syncs namespaces.
 struct ServiceAccounts {
     accounts: Store<ServiceAccount>,
-    written: TrackedCache,
+    cache: TrackedCache,
     client: ApiClient,
 }
 
@@ -102,8 +102,8 @@ impl ObjectSyncer for ServiceAccounts {
         let target = Target::collection::<ServiceAccount>(&key.name);
         match self.client.create(target, &body).await {
             Ok(created) => {
-                let created = Identity::decode(&created).map_err(SyncError::Answer)?;
-                self.written.wrote_at(key, created.resource_version);
+                let recorded = self.cache.wrote_answer(key, &created);
+                recorded.map_err(SyncError::Answer)?;
             }
             Err(error) if error.is_already_exists() || error.has_cause("NamespaceTerminating") => {}
             Err(error) => return Err(SyncError::Create(error)),

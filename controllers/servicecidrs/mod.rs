@@ -62,8 +62,8 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     let syncer = ServiceCidrs {
         cidrs: cidrs.store(),
         ips: ips.store(),
-        cidrs_written: keyed.tracked(&cidrs),
-        ips_written: keyed.tracked(&ips),
+        cidrs_cache: keyed.tracked(&cidrs),
+        ips_cache: keyed.tracked(&ips),
         recorder: ctx.recorder(NAME, client.clone()),
         client,
         clock: ctx.clock.clone(),

@@ -6,9 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use steersman_client::live::{self, LiveError};
 use steersman_client::{ApiClient, ApiError, PatchKind, Target};
-use steersman_objects::{
-    DecodeError, Identity, IpAddress, Object, ObjectKey, ObjectReference, ServiceCidr,
-};
+use steersman_objects::{DecodeError, IpAddress, Object, ObjectKey, ObjectReference, ServiceCidr};
 use steersman_runtime::consistency::{RECHECK, TrackedCache};
 use steersman_runtime::events::{EventRecorder, EventType};
 use steersman_runtime::informer::Store;
@@ -51,9 +49,9 @@ pub(super) enum SyncError {
 pub(super) struct ServiceCidrs {
     pub(super) cidrs: Store<ServiceCidr>,
     pub(super) ips: Store<IpAddress>,
-    pub(super) cidrs_written: TrackedCache,
+    pub(super) cidrs_cache: TrackedCache,
     /// This controller writes no IP addresses. The record knows the age of their cache.
-    pub(super) ips_written: TrackedCache,
+    pub(super) ips_cache: TrackedCache,
     pub(super) client: ApiClient,
     pub(super) recorder: EventRecorder,
     pub(super) clock: Clock,
@@ -123,7 +121,7 @@ impl ServiceCidrs {
     /// compared with it. They may lack an address that was allocated before the deletion, and they
     /// may stay older than the term until the next bookmark.
     async fn may_still_go(&self, cidr: &ServiceCidr) -> Result<bool, SyncError> {
-        if !self.cidrs_written.predates_term() && !self.ips_written.predates_term() {
+        if !self.cidrs_cache.predates_term() && !self.ips_cache.predates_term() {
             return Ok(true);
         }
         let everything = Selector::of_labels(&Labels::default());
@@ -175,8 +173,7 @@ impl ServiceCidrs {
     }
 
     fn record(&self, key: &ObjectKey, answer: &[u8]) -> Result<(), SyncError> {
-        let written = Identity::decode(answer).map_err(SyncError::Answer)?;
-        self.cidrs_written.wrote_at(key, written.resource_version);
-        Ok(())
+        let recorded = self.cidrs_cache.wrote_answer(key, answer);
+        recorded.map_err(SyncError::Answer)
     }
 }

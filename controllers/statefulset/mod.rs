@@ -117,34 +117,34 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     handlers::register(&sets, &pods, &claims, &keyed.queue());
     let known_equal = Arc::<KnownEqual>::default();
     keyed.remembers(Arc::clone(&known_equal) as Arc<_>);
-    let sets_written = keyed.tracked(&sets);
-    let pods_written = keyed.tracked(&pods);
-    let claims_written = keyed.tracked(&claims);
-    let revisions_written = keyed.tracked(&revisions);
+    let sets_cache = keyed.tracked(&sets);
+    let pods_cache = keyed.tracked(&pods);
+    let claims_cache = keyed.tracked(&claims);
+    let revisions_cache = keyed.tracked(&revisions);
     let syncer = StatefulSetController {
         sets: sets.store(),
         pods: ByController::of(&pods.store()),
         history: History::new(ByController::of(&revisions.store()), client.clone()),
         known_equal,
-        revisions_written: revisions_written.clone(),
+        revisions_cache: revisions_cache.clone(),
         writer: Writer {
             client: client.clone(),
             recorder: ctx.recorder(NAME, client.clone()),
             pods: pods.store(),
             claims: claims.store(),
-            pods_written: pods_written.clone(),
-            claims_written: claims_written.clone(),
+            pods_cache: pods_cache.clone(),
+            claims_cache: claims_cache.clone(),
             has_capitals: ctx.release.capitalizes_events_of_stateful_sets(),
         },
         current: CurrentCheck {
             client: client.clone(),
             queue: keyed.queue(),
-            sets_written: sets_written.clone(),
-            pods_written,
-            claims_written,
-            revisions_written,
+            sets_cache: sets_cache.clone(),
+            pods_cache,
+            claims_cache,
+            revisions_cache,
         },
-        sets_written,
+        sets_cache,
         client,
         clock: ctx.clock.clone(),
         metrics,

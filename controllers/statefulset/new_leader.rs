@@ -30,10 +30,10 @@ use super::writes::Of;
 pub(super) struct CurrentCheck {
     pub(super) client: ApiClient,
     pub(super) queue: WorkQueue<ObjectKey>,
-    pub(super) sets_written: TrackedCache,
-    pub(super) pods_written: TrackedCache,
-    pub(super) claims_written: TrackedCache,
-    pub(super) revisions_written: TrackedCache,
+    pub(super) sets_cache: TrackedCache,
+    pub(super) pods_cache: TrackedCache,
+    pub(super) claims_cache: TrackedCache,
+    pub(super) revisions_cache: TrackedCache,
 }
 
 impl CurrentCheck {
@@ -47,21 +47,21 @@ impl CurrentCheck {
         revisions: &[Arc<ControllerRevision>],
     ) -> Result<bool, LiveError> {
         let set = &of.set.meta;
-        let age = self.sets_written.age();
+        let age = self.sets_cache.age();
         if !age.shows::<StatefulSet>(&self.client, set).await? {
             // The missing event enqueues the key.
             return Ok(false);
         }
         let belongs = |pod: &Meta| is_claimed(set, selector, pod);
-        let written = &self.pods_written;
-        if !self.agrees(written, of, selector, pods, belongs).await? {
+        let cache = &self.pods_cache;
+        if !self.agrees(cache, of, selector, pods, belongs).await? {
             return Ok(false);
         }
         let belongs = |revision: &Meta| {
             let controller = revision.controller();
             controller.is_none_or(|owner| owner.uid == set.uid)
         };
-        self.agrees(&self.revisions_written, of, selector, revisions, belongs)
+        self.agrees(&self.revisions_cache, of, selector, revisions, belongs)
             .await
     }
 
@@ -69,13 +69,13 @@ impl CurrentCheck {
     /// belong to the set.
     async fn agrees<T: Object>(
         &self,
-        written: &TrackedCache,
+        cache: &TrackedCache,
         of: Of<'_>,
         selector: &Selector,
         cached: &[Arc<T>],
         belongs: impl Fn(&Meta) -> bool,
     ) -> Result<bool, LiveError> {
-        if !written.predates_term() {
+        if !cache.predates_term() {
             return Ok(true);
         }
         let Live { objects, version } =
@@ -83,7 +83,7 @@ impl CurrentCheck {
         let live = objects.iter().map(Object::meta);
         let live = (live.filter(|meta| belongs(meta)), version);
         let cached = cached.iter().map(|object| object.meta());
-        Ok(written.agrees(of.key, &self.queue, live, cached))
+        Ok(cache.agrees(of.key, &self.queue, live, cached))
     }
 
     /// True if `cached` finds the claims of the pod with this ordinal as the API server has them.
@@ -97,7 +97,7 @@ impl CurrentCheck {
         cached: impl Fn(&str) -> Option<Arc<PersistentVolumeClaim>>,
     ) -> Result<bool, LiveError> {
         let when_scaled = of.set.spec.claim_retention.when_scaled;
-        if when_scaled == Retention::Retain || !self.claims_written.predates_term() {
+        if when_scaled == Retention::Retain || !self.claims_cache.predates_term() {
             return Ok(true);
         }
         for name in claims::names(of.set, ordinal) {
@@ -107,7 +107,7 @@ impl CurrentCheck {
             let shown = cached(&name).map(|claim| claim.meta.resource_version);
             match live {
                 Some(live) if shown.is_none_or(|shown| shown < live) => {
-                    self.claims_written.await_version(of.key, live, &self.queue);
+                    self.claims_cache.await_version(of.key, live, &self.queue);
                     return Ok(false);
                 }
                 // The missing event enqueues the key.
@@ -123,7 +123,7 @@ impl CurrentCheck {
     /// wrong owners, and their events enqueue no set.
     pub(super) fn revisits_claims(&self, of: Of<'_>) -> bool {
         !of.set.spec.claim_retention.retains_all()
-            && self.claims_written.revisit_in_term(of.key, &self.queue)
+            && self.claims_cache.revisit_in_term(of.key, &self.queue)
     }
 }
 

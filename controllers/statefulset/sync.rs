@@ -15,8 +15,8 @@ use steersman_client::writes::{OnFailure, StatusError, write_status};
 use steersman_client::{Aggregate, ApiClient, ApiError};
 use steersman_helpers::history::{self, History, Proposal, Style};
 use steersman_objects::{
-    ControllerRevision, Identity, ObjectKey, PercentError, Pod, Selects, StatefulSet,
-    StatefulSetStatus, UpdateStrategy, next_availability_check,
+    ControllerRevision, ObjectKey, PercentError, Pod, Selects, StatefulSet, StatefulSetStatus,
+    UpdateStrategy, next_availability_check,
 };
 use steersman_options::features::{self, FeatureGates};
 use steersman_releases::Release;
@@ -53,10 +53,10 @@ pub(super) struct StatefulSetController {
     pub(super) pods: ByController<Pod>,
     pub(super) history: History,
     pub(super) known_equal: Arc<KnownEqual>,
-    /// Own writes of sets, which are status updates.
-    pub(super) sets_written: TrackedCache,
-    /// Own writes of revisions.
-    pub(super) revisions_written: TrackedCache,
+    /// The cache of sets. Own writes are status updates.
+    pub(super) sets_cache: TrackedCache,
+    /// The cache of revisions.
+    pub(super) revisions_cache: TrackedCache,
     pub(super) writer: Writer,
     pub(super) current: CurrentCheck,
     pub(super) client: ApiClient,
@@ -151,7 +151,7 @@ impl StatefulSetController {
         for orphan in orphans {
             let adopted = self.history.adopt::<StatefulSet>(&set.meta, orphan).await;
             let adopted = adopted.map_err(SyncError::Adopt)?;
-            self.revisions_written
+            self.revisions_cache
                 .wrote_at(key, adopted.meta.resource_version);
         }
         Ok(())
@@ -172,7 +172,7 @@ impl StatefulSetController {
             .await
             .map_err(SyncError::Claim)?;
         for version in claimed.written {
-            self.writer.pods_written.wrote_at(key, version);
+            self.writer.pods_cache.wrote_at(key, version);
         }
         Ok(claimed.objects)
     }
@@ -309,7 +309,7 @@ impl Work<'_> {
         };
         let update = written.map_err(SyncError::Revision)?;
         controller
-            .revisions_written
+            .revisions_cache
             .wrote_at(key, update.meta.resource_version);
         Ok(self.chosen(Arc::new(update), collision_count))
     }
@@ -489,11 +489,8 @@ impl Work<'_> {
                 write_status::<StatefulSet>(client, meta, document, status, OnFailure::Return);
             match put.await {
                 Ok(answer) => {
-                    let written = Identity::decode(&answer)
-                        .map_err(|error| SyncError::Status(StatusError::Answer(error)))?;
-                    controller
-                        .sets_written
-                        .wrote_at(key, written.resource_version);
+                    let recorded = controller.sets_cache.wrote_answer(key, &answer);
+                    recorded.map_err(|error| SyncError::Status(StatusError::Answer(error)))?;
                     return Ok(());
                 }
                 Err(StatusError::Request(error))

@@ -43,10 +43,10 @@ pub(super) struct Writer {
     pub(super) recorder: EventRecorder,
     pub(super) pods: Store<Pod>,
     pub(super) claims: Store<PersistentVolumeClaim>,
-    /// Own writes of pods.
-    pub(super) pods_written: TrackedCache,
-    /// Own writes of claims.
-    pub(super) claims_written: TrackedCache,
+    /// The cache of pods.
+    pub(super) pods_cache: TrackedCache,
+    /// The cache of claims.
+    pub(super) claims_cache: TrackedCache,
     /// Whether the texts of Events begin with a capital.
     pub(super) has_capitals: bool,
 }
@@ -104,7 +104,7 @@ impl Writer {
         let target = Target::collection::<Pod>(&of.key.namespace);
         let created = match self.client.create(target, &body).await {
             Ok(answer) => {
-                record(&self.pods_written, of.key, &answer);
+                record(&self.pods_cache, of.key, &answer);
                 Ok(())
             }
             Err(error) => {
@@ -148,7 +148,7 @@ impl Writer {
         };
         let deleted = match deleted {
             Ok(answer) => {
-                record(&self.pods_written, of.key, &answer);
+                record(&self.pods_cache, of.key, &answer);
                 Ok(())
             }
             Err(error) if live::is_gone::<Pod>(&self.client, &pod.meta, &error).await => Ok(()),
@@ -208,7 +208,7 @@ impl Writer {
             let target = Target::of::<PersistentVolumeClaim>(&claim.meta);
             let written = self.client.replace(target, &owners.corrected(&claim)).await;
             match written {
-                Ok(answer) => record(&self.claims_written, of.key, &answer),
+                Ok(answer) => record(&self.claims_cache, of.key, &answer),
                 Err(source) => {
                     return Err(PodError::Owners {
                         claim: name,
@@ -243,7 +243,7 @@ impl Writer {
             let target = Target::collection::<PersistentVolumeClaim>(&of.key.namespace);
             match self.client.create(target, &new.body).await {
                 Ok(answer) => {
-                    record(&self.claims_written, of.key, &answer);
+                    record(&self.claims_cache, of.key, &answer);
                     let create = self.text(Verb::Create);
                     let message =
                         format!("{create} Claim {name} Pod {pod} in StatefulSet {set} success");
@@ -355,7 +355,7 @@ impl Writer {
             with_storage(of.set, repair.ordinal, &mut object);
         }
         let answer = self.client.replace(target, &object).await?;
-        record(&self.pods_written, of.key, &answer);
+        record(&self.pods_cache, of.key, &answer);
         Ok(())
     }
 
@@ -411,13 +411,13 @@ struct Repair {
 
 /// Records the resource version in `answer`, so that the next sync waits for it. The answer to a
 /// deletion lacks a version if the object is gone already.
-fn record(written: &TrackedCache, key: &ObjectKey, answer: &[u8]) {
+fn record(cache: &TrackedCache, key: &ObjectKey, answer: &[u8]) {
     match Identity::decode(answer) {
         Ok(Identity {
             resource_version: 0,
             ..
         }) => {}
-        Ok(stored) => written.wrote_at(key, stored.resource_version),
+        Ok(stored) => cache.wrote_at(key, stored.resource_version),
         Err(error) => {
             tracing::warn!(%error, "the answer to a write has no resource version; the next sync may repeat the write");
         }

@@ -98,7 +98,7 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     let shared = Arc::new(StorageVersions {
         client: ctx.client(DESCRIPTOR.identity),
         clock: ctx.clock.clone(),
-        written: keyed.tracked(&versions),
+        cache: keyed.tracked(&versions),
     });
     let queue = keyed.queue();
     Ok(Box::new(StorageVersionGc {

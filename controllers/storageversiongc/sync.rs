@@ -8,7 +8,7 @@ use serde_json::Value;
 use steersman_client::live::{self, LiveError};
 use steersman_client::writes::{Delete, OnFailure, StatusError, write_status};
 use steersman_client::{ApiClient, ApiError, Target};
-use steersman_objects::{DecodeError, Identity, Lease, Object, ObjectKey, StorageVersion};
+use steersman_objects::{DecodeError, Lease, Object, ObjectKey, StorageVersion};
 use steersman_runtime::consistency::TrackedCache;
 use steersman_runtime::keyed::ObjectSyncer;
 use steersman_runtime::workers::{Requeue, Syncer};
@@ -57,7 +57,7 @@ pub(super) fn is_identity(lease: &Lease) -> bool {
 pub(super) struct StorageVersions {
     pub(super) client: ApiClient,
     pub(super) clock: Clock,
-    pub(super) written: TrackedCache,
+    pub(super) cache: TrackedCache,
 }
 
 /// Syncs StorageVersions with an entry that has no Lease.
@@ -141,10 +141,8 @@ impl StorageVersions {
                     OnFailure::Return,
                 );
                 let written = written.await.map_err(SyncError::Status)?;
-                let written = Identity::decode(&written).map_err(SyncError::Answer)?;
-                self.written
-                    .wrote_at(&version.key(), written.resource_version);
-                Ok(())
+                let recorded = self.cache.wrote_answer(&version.key(), &written);
+                recorded.map_err(SyncError::Answer)
             }
             Some(false) => {
                 let unchanged = Delete::exactly(meta).unchanged_since(meta.resource_version);

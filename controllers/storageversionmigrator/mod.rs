@@ -119,7 +119,7 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     let statuses = |keyed: &mut Keyed<StorageVersionMigration>| Statuses {
         client: ctx.client(NAME),
         clock: ctx.clock.clone(),
-        written: keyed.tracked(&cached),
+        cache: keyed.tracked(&cached),
     };
     let runner = MigrationRunner {
         migrations: cached.store(),

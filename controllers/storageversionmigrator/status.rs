@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use steersman_client::ApiClient;
 use steersman_client::writes::{OnFailure, write_status};
-use steersman_objects::{Identity, Object, StorageVersionMigration};
+use steersman_objects::{Object, StorageVersionMigration};
 use steersman_runtime::consistency::TrackedCache;
 use steersman_values::clock::{Clock, whole_seconds};
 
@@ -96,7 +96,7 @@ impl Change<'_> {
 pub(super) struct Statuses {
     pub(super) client: ApiClient,
     pub(super) clock: Clock,
-    pub(super) written: TrackedCache,
+    pub(super) cache: TrackedCache,
 }
 
 impl Statuses {
@@ -116,9 +116,7 @@ impl Statuses {
             OnFailure::Return,
         );
         let written = written.await.map_err(SyncError::Status)?;
-        let written = Identity::decode(&written).map_err(SyncError::Answer)?;
-        self.written
-            .wrote_at(&migration.key(), written.resource_version);
-        Ok(())
+        let recorded = self.cache.wrote_answer(&migration.key(), &written);
+        recorded.map_err(SyncError::Answer)
     }
 }

@@ -134,7 +134,7 @@ impl Shared {
         let Some(node) = cached else {
             return Ok(true);
         };
-        let taints = if self.nodes_written.predates_term() {
+        let taints = if self.nodes_cache.predates_term() {
             let live = live::object::<Node>(&self.evictor.client, "", name).await;
             match live.map_err(EvictError::Read)? {
                 Some(live) => live.spec.taints,

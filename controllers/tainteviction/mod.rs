@@ -107,7 +107,7 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
         pods: pods.store(),
         pods_by_node: PodsByNode::of(&pods.store()),
         nodes: nodes.store(),
-        nodes_written: ConsistencyStore::new(ctx.term_start_rv).track(nodes.versioned()),
+        nodes_cache: ConsistencyStore::new(ctx.term_start_rv).track(nodes.versioned()),
         timers: Mutex::default(),
         changed: Notify::new(),
         recorder: ctx.recorder(NAME, client.clone()),
@@ -133,7 +133,7 @@ struct Shared {
     pods_by_node: PodsByNode,
     nodes: Store<Node>,
     /// Tells whether the cache of nodes is older than this leadership term.
-    nodes_written: TrackedCache,
+    nodes_cache: TrackedCache,
     timers: Mutex<Timers>,
     /// Notified after each change of the timers.
     changed: Notify,

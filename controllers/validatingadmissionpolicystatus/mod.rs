@@ -65,7 +65,7 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
         mapper: RestMapper::new(client.clone()),
         schemas: Schemas::new(client.clone()),
         client,
-        written: keyed.tracked(&policies),
+        cache: keyed.tracked(&policies),
     };
     Ok(keyed.boxed(workers, syncer))
 }

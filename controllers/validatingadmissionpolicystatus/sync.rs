@@ -56,7 +56,7 @@ pub(super) struct PolicyStatus {
     pub(super) client: ApiClient,
     pub(super) mapper: RestMapper,
     pub(super) schemas: Schemas,
-    pub(super) written: TrackedCache,
+    pub(super) cache: TrackedCache,
 }
 
 impl ObjectSyncer for PolicyStatus {
@@ -91,7 +91,7 @@ impl ObjectSyncer for PolicyStatus {
             Err(error) => return Err(SyncError::Status(error)),
         };
         let version = applied.map_err(SyncError::Answer)?.resource_version;
-        self.written.wrote_at(key, version);
+        self.cache.wrote_at(key, version);
         Ok(Requeue::Never)
     }
 }

@@ -58,7 +58,7 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     let requests = keyed.objects().clone();
     let approver = Approver {
         client: ctx.client(IDENTITY),
-        written: keyed.tracked(&requests),
+        cache: keyed.tracked(&requests),
     };
     Ok(keyed.boxed(WORKERS, approver))
 }

@@ -5,9 +5,7 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde_json::json;
 use steersman_client::{ApiClient, ApiError, Target};
-use steersman_objects::{
-    CertificateSigningRequest, DecodeError, Identity, ObjectKey, SigningRequest,
-};
+use steersman_objects::{CertificateSigningRequest, DecodeError, ObjectKey, SigningRequest};
 use steersman_pki::x509::{CertificateRequest, RequestError};
 use steersman_runtime::consistency::TrackedCache;
 use steersman_runtime::keyed::ObjectSyncer;
@@ -42,7 +40,7 @@ pub(super) enum SyncError {
 /// Approves requests.
 pub(super) struct Approver {
     pub(super) client: ApiClient,
-    pub(super) written: TrackedCache,
+    pub(super) cache: TrackedCache,
 }
 
 impl ObjectSyncer for Approver {
@@ -133,9 +131,8 @@ impl Approver {
             ..Target::of::<CertificateSigningRequest>(&csr.meta)
         };
         let answer = self.client.replace(target, &approval).await;
-        let written =
-            Identity::decode(&answer.map_err(SyncError::Update)?).map_err(SyncError::Answer)?;
-        self.written.wrote_at(key, written.resource_version);
-        Ok(())
+        let answer = answer.map_err(SyncError::Update)?;
+        let recorded = self.cache.wrote_answer(key, &answer);
+        recorded.map_err(SyncError::Answer)
     }
 }

@@ -84,7 +84,7 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
         longest: ctx.options.time("cluster-signing-duration"),
         client: ctx.client(IDENTITY),
         clock: ctx.clock.clone(),
-        written: keyed.tracked(&requests),
+        cache: keyed.tracked(&requests),
     };
     Ok(keyed.boxed(workers, signing))
 }

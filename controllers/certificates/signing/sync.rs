@@ -5,9 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use steersman_client::{ApiClient, ApiError, Target};
-use steersman_objects::{
-    CertificateSigningRequest, DecodeError, Identity, ObjectKey, SigningRequest,
-};
+use steersman_objects::{CertificateSigningRequest, DecodeError, ObjectKey, SigningRequest};
 use steersman_pki::keys::{SigningError, VerifyError};
 use steersman_pki::x509::{self, CertificateRequest, RequestError, Template};
 use steersman_runtime::consistency::TrackedCache;
@@ -67,7 +65,7 @@ pub(super) struct Signing {
     pub(super) longest: Duration,
     pub(super) client: ApiClient,
     pub(super) clock: Clock,
-    pub(super) written: TrackedCache,
+    pub(super) cache: TrackedCache,
 }
 
 impl ObjectSyncer for Signing {
@@ -145,8 +143,8 @@ impl Signing {
     ) -> Result<(), SyncError> {
         let target = Target::of::<CertificateSigningRequest>(&csr.meta).status();
         let answer = self.client.replace(target, object).await;
-        let written = Identity::decode(&answer.map_err(failed)?).map_err(SyncError::Answer)?;
-        self.written.wrote_at(key, written.resource_version);
-        Ok(())
+        let answer = answer.map_err(failed)?;
+        let recorded = self.cache.wrote_answer(key, &answer);
+        recorded.map_err(SyncError::Answer)
     }
 }

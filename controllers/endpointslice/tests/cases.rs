@@ -234,9 +234,9 @@ async fn reconcile(case: &Case, context: &ControllerContext) -> Outcome {
         order: PortOrder::default(),
         topology: Arc::new(topology),
         missing_nodes: Arc::default(),
-        services_seen: keyed.tracked(&context.informers.shared::<Service>()),
-        nodes_seen: keyed.tracked(&context.informers.shared::<Node>()),
-        pods_seen: keyed.tracked(&context.informers.shared::<Pod>()),
+        services_cache: keyed.tracked(&context.informers.shared::<Service>()),
+        nodes_cache: keyed.tracked(&context.informers.shared::<Node>()),
+        pods_cache: keyed.tracked(&context.informers.shared::<Pod>()),
         writer: SliceWriter {
             owner_kind: "Service",
             client: client.clone(),

@@ -79,7 +79,7 @@ pub(super) struct OrphanSyncer {
     pub(super) jobs: Store<Job>,
     pub(super) pods: ByController<Pod>,
     /// Tells whether the cache of Jobs is older than this term.
-    pub(super) job_writes: TrackedCache,
+    pub(super) jobs_cache: TrackedCache,
     pub(super) client: ApiClient,
 }
 
@@ -159,7 +159,7 @@ impl OrphanSyncer {
         if let Some(job) = owner_of(&self.jobs, &pod.meta) {
             return Ok(!self.counts_pods_of(&job, reference));
         }
-        if !self.job_writes.predates_term() {
+        if !self.jobs_cache.predates_term() {
             return Ok(true);
         }
         // The cache may be older than the Job, so only the API server knows whether it is gone.

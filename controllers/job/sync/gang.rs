@@ -30,20 +30,20 @@ pub(in crate::job) enum GangError {
 /// The caches of the feature gate `WorkloadWithJob`, and the own writes to them.
 pub(in crate::job) struct GangCaches {
     pub(in crate::job) gangs: Gangs,
-    pub(in crate::job) workloads_written: TrackedCache,
-    pub(in crate::job) groups_written: TrackedCache,
+    pub(in crate::job) workloads_cache: TrackedCache,
+    pub(in crate::job) groups_cache: TrackedCache,
 }
 
 impl GangCaches {
     /// Whether a cache lacks its first list, which it does while the API server lacks the type. Then
     /// the key returns to the queue with the list.
     fn await_lists(&self, key: &ObjectKey, queue: &WorkQueue<ObjectKey>) -> bool {
-        let written = match self.gangs.versions() {
-            [0, _] => &self.workloads_written,
-            [_, 0] => &self.groups_written,
+        let cache = match self.gangs.versions() {
+            [0, _] => &self.workloads_cache,
+            [_, 0] => &self.groups_cache,
             _ => return false,
         };
-        written.await_version(key, 1, queue);
+        cache.await_version(key, 1, queue);
         true
     }
 }
@@ -70,7 +70,7 @@ impl JobSyncer {
         if let Gang::Prevented(obstacle) = &gang {
             tracing::info!(%obstacle, "The pods are not scheduled together");
         }
-        let is_doubtful = matches!(gang, Gang::TooLate) && caches.workloads_written.predates_term();
+        let is_doubtful = matches!(gang, Gang::TooLate) && caches.workloads_cache.predates_term();
         if !is_doubtful {
             return Ok(Some(gang));
         }
@@ -80,8 +80,8 @@ impl JobSyncer {
         let Some(version) = version.map_err(GangError::Check)? else {
             return Ok(Some(gang));
         };
-        let written = &caches.workloads_written;
-        written.await_version(key, version, &self.queue);
+        let cache = &caches.workloads_cache;
+        cache.await_version(key, version, &self.queue);
         Ok(None)
     }
 
@@ -103,7 +103,7 @@ impl JobSyncer {
             Gang::NeedsGroup(workload) => workload,
             Gang::NeedsWorkload => {
                 let body = gang::workload(job);
-                let created = self.make::<Workload>(key, &body, &caches.workloads_written);
+                let created = self.make::<Workload>(key, &body, &caches.workloads_cache);
                 let created = created.await?;
                 let name = &created.meta.name;
                 let message = format!("Created Workload {name} for Job {}", job.meta.name);
@@ -114,7 +114,7 @@ impl JobSyncer {
         let Some(body) = gang::pod_group(job, &workload) else {
             return Ok(None);
         };
-        let created = self.make::<PodGroup>(key, &body, &caches.groups_written);
+        let created = self.make::<PodGroup>(key, &body, &caches.groups_cache);
         created.await.map(Some)
     }
 
@@ -123,12 +123,12 @@ impl JobSyncer {
         &self,
         key: &ObjectKey,
         body: &serde_json::Value,
-        written: &TrackedCache,
+        cache: &TrackedCache,
     ) -> Result<Arc<T>, GangError> {
         let target = Target::collection::<T>(&key.namespace);
         let answer = self.client.create(target, body).await;
         let object = T::decode(&answer.map_err(GangError::Create)?).map_err(GangError::Answer)?;
-        written.wrote_at(key, object.meta().resource_version);
+        cache.wrote_at(key, object.meta().resource_version);
         Ok(Arc::new(object))
     }
 }

@@ -80,8 +80,8 @@ pub(super) struct JobSyncer {
     pub(super) recorder: EventRecorder,
     pub(super) client: ApiClient,
     pub(super) queue: WorkQueue<ObjectKey>,
-    /// Own writes of Jobs, which are status updates.
-    pub(super) written: TrackedCache,
+    /// The cache of Jobs. Own writes are status updates.
+    pub(super) cache: TrackedCache,
     pub(super) memory: Arc<JobMemory>,
     pub(super) clock: Clock,
     pub(super) metrics: JobMetrics,
@@ -327,7 +327,7 @@ impl JobSyncer {
         claimed: &[Arc<Pod>],
     ) -> Result<bool, SyncError> {
         let meta = &owner.object.meta;
-        let is_current = self.written.age().shows::<Job>(&self.client, meta).await;
+        let is_current = self.cache.age().shows::<Job>(&self.client, meta).await;
         if !is_current.map_err(SyncError::Check)? {
             return Ok(false);
         }

@@ -137,7 +137,7 @@ impl JobSyncer {
         let answer =
             write_status::<Job>(&self.client, &job.meta, &job.document, status, once).await?;
         let written = Arc::new(Job::decode(&answer).map_err(StatusError::Answer)?);
-        self.written.wrote(key, &written);
+        self.cache.wrote(key, &written);
         Ok(written)
     }
 

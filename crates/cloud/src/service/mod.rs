@@ -117,7 +117,7 @@ fn init<P: CloudProvider>(ctx: &ControllerContext) -> Result<Box<dyn Controller>
     let client = ctx.client(IDENTITY);
     let recorder = ctx.recorder(IDENTITY, client.clone());
     let known = Arc::new(Known::default());
-    let written = services.tracked(&informer);
+    let cache = services.tracked(&informer);
     let hosts = Arc::new(Hosts {
         balancers: Arc::clone(&balancers),
         recorder: recorder.clone(),
@@ -134,7 +134,7 @@ fn init<P: CloudProvider>(ctx: &ControllerContext) -> Result<Box<dyn Controller>
         recorder,
         nodes: nodes.store(),
         known,
-        written,
+        cache,
     });
     Ok(Box::new(ServiceController {
         queue,

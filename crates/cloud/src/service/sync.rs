@@ -69,7 +69,7 @@ pub(super) struct Balancing {
     pub(super) recorder: EventRecorder,
     pub(super) nodes: Store<Served<Node>>,
     pub(super) known: Arc<Known>,
-    pub(super) written: TrackedCache,
+    pub(super) cache: TrackedCache,
 }
 
 impl ObjectSyncer for Balancing {
@@ -248,7 +248,7 @@ impl Balancing {
         let answer = self.client.patch(target, PatchKind::Strategic, &body).await;
         let answer = Identity::decode(&answer.map_err(WriteError::Request)?);
         let version = answer.map_err(WriteError::Answer)?.resource_version;
-        self.written.wrote_at(key, version);
+        self.cache.wrote_at(key, version);
         Ok(version)
     }
 

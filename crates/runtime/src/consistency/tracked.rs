@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::{Arc, Weak};
 
 use steersman_client::live;
-use steersman_objects::{Meta, Object, ObjectKey};
+use steersman_objects::{DecodeError, Identity, Meta, Object, ObjectKey};
 use steersman_values::sync::Mutex;
 
 use super::{Age, ConsistencyStore, Write};
@@ -53,6 +53,13 @@ impl<K: Key> TrackedCache<K> {
                 version,
             }),
         }
+    }
+
+    /// Records that a write for `owner` had this `answer`, the JSON of the object.
+    pub fn wrote_answer(&self, owner: &K, answer: &[u8]) -> Result<(), DecodeError> {
+        let written = Identity::decode(answer)?;
+        self.wrote_at(owner, written.resource_version);
+        Ok(())
     }
 
     /// Records that a write for `owner` left `object`, with its version. [`ConsistencyStore::newest`]

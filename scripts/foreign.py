@@ -90,7 +90,7 @@ def table(folder, file):
         cells = []
         for server in SERVERS:
             results = [found[server] for found in tests.values() if server in found]
-            cells.append(f"{results.count('pass')} pass" if results else "")
+            cells.append(f"{results.count('pass')} of {len(results)}" if results else "")
         lines.append(f"| {SUITES[suite]} | {len(tests)} | {' | '.join(cells)} |")
         for name, found in sorted(tests.items()):
             lost = [SERVERS[server] for server in SERVERS if found.get(server, "pass") != "pass"]

@@ -209,6 +209,7 @@ pytest() { # SERVER FOLDER TESTS...
   mkdir --parents "$home/.kube"
   cp "$KUBECONFIG" "$home/.kube/config"
   (cd "$2" && "$python" -m pytest --junitxml="$log/junit.xml" "${@:3}") >"$log/output" 2>&1 || true
+  [ -f "$log/junit.xml" ] || { tail --lines=5 "$log/output" >&2; return; }
   "$python" "$root/scripts/foreign.py" junit "$log/junit.xml"
 }
 

@@ -34,7 +34,7 @@ pub(crate) fn document(registry: &Registry) -> Document {
     let definitions: Map<String, Value> = match schemas.into_value() {
         Value::Object(schemas) => schemas
             .into_iter()
-            .map(|(name, schema)| (name, definition(schema)))
+            .map(|(name, schema)| (name, published(schema)))
             .collect(),
         _ => Map::new(),
     };
@@ -114,6 +114,23 @@ fn operation(newer: &Value) -> Value {
         "x-kubernetes-action": newer["x-kubernetes-action"],
         "x-kubernetes-group-version-kind": newer["x-kubernetes-group-version-kind"],
     })
+}
+
+/// A type in version 2. A custom kind that keeps unknown fields is any object, because kubectl would
+/// otherwise refuse its other fields. Upstream: `buildKubeNative` of
+/// `apiextensions-apiserver/pkg/controller/openapi/builder`.
+fn published(schema: Value) -> Value {
+    let kind = "x-kubernetes-group-version-kind";
+    if schema["x-kubernetes-preserve-unknown-fields"] != true || schema[kind].is_null() {
+        return definition(schema);
+    }
+    let mut any = json!({"type": "object"});
+    for field in [kind, "x-kubernetes-selectable-fields"] {
+        if let Some(value) = schema.get(field) {
+            any[field] = value.clone();
+        }
+    }
+    any
 }
 
 /// A schema in version 2, which has no `oneOf`, `anyOf`, `not`, `default` or `nullable`.
@@ -207,6 +224,19 @@ mod tests {
         for (newer, older) in cases {
             assert_eq!(definition(newer), older);
         }
+    }
+
+    #[test]
+    fn a_kind_that_keeps_unknown_fields_is_any_object() {
+        let kind = json!([{"group": "g.test", "kind": "A", "version": "v1"}]);
+        let mut schema = json!({"type": "object", "description": "d", "x-kubernetes-preserve-unknown-fields": true,
+            "x-kubernetes-group-version-kind": kind, "properties": {"spec": {"type": "object"}}});
+        assert_eq!(
+            published(schema.clone()),
+            json!({"type": "object", "x-kubernetes-group-version-kind": kind})
+        );
+        schema["x-kubernetes-preserve-unknown-fields"].take();
+        assert_eq!(published(schema)["description"], "d");
     }
 
     #[test]

@@ -14,7 +14,7 @@ use super::decode::{self, Strictness};
 use super::managers::{self, Tracking};
 use super::query::invalid_options;
 use super::update::{Writing, check_name};
-use super::{Answer, Call, Server, metadata, scale};
+use super::{Answer, Call, Server, metadata, scale, yaml};
 use crate::fielderror::{FieldError, Problem};
 use crate::kinds::Resource;
 use crate::managed_fields::{
@@ -35,8 +35,14 @@ impl Server {
             dry_run,
             author,
             force,
+            strictness,
         } = ApplyOptions::of(call)?;
-        let config = parse(&resource.api_version(), &resource.kind, &call.body)?;
+        let (config, duplicates) = parse(&resource.api_version(), &resource.kind, &call.body)?;
+        let duplicates = strictness.duplicates(duplicates);
+        let unique = |object: Value| match &duplicates {
+            Err(refusal) => Err(NotApplied::Failed(refusal.clone())),
+            Ok(_) => Ok(object),
+        };
         let mut set = managed_fields::declared(resource.shape(&config), &config)
             .map_err(|why| untyped(&config, &why))?;
         let part = target.subresource.map(|part| part.name);
@@ -70,14 +76,20 @@ impl Server {
                 };
                 let written = self.rewrite(target, writing, |_, old| {
                     let live = resource.converted(old.clone());
-                    let mut object = completed(resource, &config, apply_to(&live, &applied))?;
+                    let mut object = completed(
+                        resource,
+                        &config,
+                        apply_to(&live, &applied).and_then(unique),
+                    )?;
                     check_name(target, &object)?;
                     place(target, &mut object)?;
                     self.check_author(call.user, target, Some(old), &object)?;
                     Ok(object)
                 });
-                return written
-                    .map(|(object, warnings)| Answer::object(200, object).warn(warnings));
+                return written.map(|(object, warnings)| {
+                    let duplicates = duplicates.clone().unwrap_or_default();
+                    Answer::object(200, object).warn([duplicates, warnings].concat())
+                });
             }
             if target.subresource.is_some() {
                 if resource.create_on_update {
@@ -95,12 +107,12 @@ impl Server {
             if !metadata::text(&config, "resourceVersion").is_empty() {
                 return Err(Status::modified(resource.named(), &target.name));
             }
-            let merged = apply_to(&json!({"metadata": {}}), &applied);
+            let merged = apply_to(&json!({"metadata": {}}), &applied).and_then(unique);
             let object = completed(resource, &config, merged)?;
             check_name(target, &object)?;
             self.authorize_creation(call)?;
             self.check_author(call.user, target, None, &object)?;
-            let mut warnings = Vec::new();
+            let mut warnings = duplicates.clone().unwrap_or_default();
             let created = self.create_object(
                 call,
                 target,
@@ -124,8 +136,9 @@ impl Server {
             dry_run,
             author,
             force,
+            ..
         } = ApplyOptions::of(call)?;
-        let config = parse(scale::API_VERSION, scale::KIND, &call.body)?;
+        let (config, _) = parse(scale::API_VERSION, scale::KIND, &call.body)?;
         let declared = managed_fields::declared(Shape::of_object(scale::KIND, &config), &config)
             .map_err(|why| untyped(&config, &why))?;
         schema::decode::decode_check(scale::KIND, &config).map_err(Status::bad_request)?;
@@ -199,13 +212,14 @@ struct ApplyOptions {
     dry_run: bool,
     author: Author,
     force: bool,
+    strictness: Strictness,
 }
 
 impl ApplyOptions {
     fn of(call: &Call<'_>) -> Result<Self, Status> {
         const OPTIONS: &str = "PatchOptions";
         let dry_run = call.query.dry_run(OPTIONS)?;
-        Strictness::parse(call.query, OPTIONS)?;
+        let strictness = Strictness::parse(call.query, OPTIONS)?;
         if call.query.text("fieldManager").is_empty() {
             let problem = Problem::Required("is required for apply patch".to_owned());
             return Err(invalid_options(
@@ -224,16 +238,33 @@ impl ApplyOptions {
             dry_run,
             author,
             force: call.query.flag("force").unwrap_or(false),
+            strictness,
         })
     }
 }
 
-/// The configuration in the body, after a check of its kind and version.
-fn parse(wanted_version: &str, wanted_kind: &str, body: &[u8]) -> Result<Value, Status> {
+impl Strictness {
+    /// The warnings about duplicate fields of a configuration, or its refusal. Upstream:
+    /// `applyPatchToCurrentObject` of `apiserver/pkg/endpoints/handlers/patch.go`.
+    fn duplicates(self, found: Option<String>) -> Result<Vec<String>, Status> {
+        let errors = found.map(|why| format!("{}{why}", yaml::CONVERTING));
+        self.warnings_or_error(errors.into_iter().collect(), |errors| {
+            Status::bad_request(format!("error strict decoding YAML: {errors}"))
+        })
+    }
+}
+
+/// The configuration in the body, after a check of its kind and version, and the error about its
+/// duplicate fields.
+fn parse(
+    wanted_version: &str,
+    wanted_kind: &str,
+    body: &[u8],
+) -> Result<(Value, Option<String>), Status> {
     let invalid_yaml =
         |why: &dyn std::fmt::Display| Status::bad_request(format!("error decoding YAML: {why}"));
     let text = std::str::from_utf8(body).map_err(|error| invalid_yaml(&error))?;
-    let config: Value = serde_saphyr::from_str(text).map_err(|error| invalid_yaml(&error))?;
+    let (config, duplicates) = yaml::parse(text).map_err(|error| invalid_yaml(&error))?;
     let api_version = config["apiVersion"].as_str().unwrap_or_default();
     let kind = config["kind"].as_str().unwrap_or_default();
     if kind != wanted_kind || api_version != wanted_version {
@@ -261,7 +292,7 @@ fn parse(wanted_version: &str, wanted_kind: &str, body: &[u8]) -> Result<Value, 
     {
         return Err(Status::bad_request("metadata.managedFields must be nil"));
     }
-    Ok(config)
+    Ok((config, duplicates))
 }
 
 /// The error for a configuration that does not fit the types of its kind.

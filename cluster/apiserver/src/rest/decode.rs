@@ -5,7 +5,7 @@
 use serde_json::{Map, Value};
 
 use super::query::{Query, invalid_options};
-use super::{duplicates, metadata};
+use super::{duplicates, metadata, yaml};
 use crate::fielderror::{FieldError, Problem};
 use crate::kinds::Resource;
 use crate::schema;
@@ -72,7 +72,7 @@ fn no_conversion(given: &str, api_version: &str, group: &str, kind: &str) -> Sta
     ))
 }
 
-/// The same, with the paths of duplicate fields. In YAML a duplicate is an error.
+/// The same, with the errors about duplicate fields.
 fn parse_with_duplicates(
     kind: &str,
     content_type: &str,
@@ -91,10 +91,12 @@ fn parse_with_duplicates(
     };
     match media_type(content_type) {
         "application/json" | "" | "*/*" => duplicates::parse(&String::from_utf8_lossy(body))
+            .map(|(value, paths)| (value, paths.iter().map(duplicate_field).collect()))
             .map_err(|error| if error.is_eof() { unrecognized(&"unexpected end of JSON input") } else { unrecognized(&error) }),
         "application/yaml" => {
             let text = std::str::from_utf8(body).map_err(|error| unrecognized(&error))?;
-            serde_saphyr::from_str(text).map(|value| (value, Vec::new())).map_err(|error| unrecognized(&error))
+            let (value, duplicates) = yaml::parse(text).map_err(|error| unrecognized(&error))?;
+            Ok((value, duplicates.into_iter().collect()))
         }
         PROTOBUF => schema::protobuf::object(kind, body).map(|value| (value, Vec::new())).map_err(|error| {
             let shown: String = body.iter().take(SHOWN_BYTES).map(|byte| format!("{byte:02x}")).collect();
@@ -112,17 +114,18 @@ pub(super) fn object(
     body: &[u8],
     strictness: Strictness,
 ) -> Result<(Value, Vec<String>), Status> {
-    let (mut value, duplicate_keys) = parse_with_duplicates(&resource.kind, content_type, body)?;
+    let (mut value, duplicates) = parse_with_duplicates(&resource.kind, content_type, body)?;
     match resource.custom {
         Some(_) => check_custom_kind(resource, &value, body, strictness)?,
         None => check_kind(resource, &value, strictness)?,
     }
     let unknown = complete(resource, &mut value)?;
-    let field_errors = unknown
-        .iter()
-        .map(unknown_field)
-        .chain(duplicate_keys.iter().map(duplicate_field))
-        .collect();
+    let unknown = unknown.iter().map(unknown_field);
+    // Upstream looks for duplicates of YAML in a pass of its own, before all other errors.
+    let field_errors = match media_type(content_type) {
+        "application/yaml" => duplicates.into_iter().chain(unknown).collect(),
+        _ => unknown.chain(duplicates).collect(),
+    };
     let warnings = strictness.warnings_or_error(field_errors, |errors| {
         let kind = &resource.kind;
         let version = &resource.version;
@@ -173,7 +176,9 @@ impl Strictness {
         match self {
             Self::Strict if !field_errors.is_empty() => Err(refuse(&field_errors.join(", "))),
             Self::Ignore => Ok(Vec::new()),
-            Self::Warn | Self::Strict => Ok(field_errors),
+            Self::Warn | Self::Strict => {
+                Ok(field_errors.into_iter().flat_map(yaml::warnings).collect())
+            }
         }
     }
 }
@@ -415,5 +420,19 @@ mod tests {
         let body = b"metadata:\n  name: p\n";
         let (yaml, _) = object(&pods.resource, "application/yaml", body, Strictness::Warn).unwrap();
         assert_eq!(yaml["metadata"]["name"], "p");
+
+        let body = b"metadata:\n  name: p\n  name: q\n";
+        let of = |strictness| object(&pods.resource, "application/yaml", body, strictness);
+        let (yaml, warnings) = of(Strictness::Warn).unwrap();
+        assert_eq!(yaml["metadata"]["name"], "q");
+        assert_eq!(warnings, ["line 3: key \"name\" already set in map"]);
+        let refusal = of(Strictness::Strict).unwrap_err();
+        let why = "yaml: unmarshal errors:\n  line 3: key \"name\" already set in map";
+        assert_eq!(
+            refusal.message,
+            format!(
+                "Pod in version \"v1\" cannot be handled as a Pod: strict decoding error: {why}"
+            )
+        );
     }
 }

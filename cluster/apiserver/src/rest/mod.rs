@@ -72,6 +72,7 @@ mod usage;
 mod view;
 mod warnings;
 mod watch;
+mod yaml;
 
 pub use body::Body;
 

@@ -225,6 +225,17 @@ fn the_api_server_takes_the_flags_certificates_and_users_of_a_framework() {
         ),
         404
     );
+    // Services have addresses of the flag's range.
+    let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}, "spec": {"ports": [{"port": 80}]}});
+    let services = "/api/v1/namespaces/default/services";
+    let (_, body) = server.ask(
+        Some(&admin),
+        &format!("GET {services}/kubernetes"),
+        &Value::Null,
+    );
+    assert!(body.contains(r#""clusterIP":"10.0.0.1""#), "{body}");
+    let (_, body) = server.ask(Some(&admin), &format!("POST {services}"), &service);
+    assert!(body.contains(r#""clusterIP":"10.0.0.2""#), "{body}");
     // Tokens have the issuer of the flag.
     let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "a"}});
     let accounts = "/api/v1/namespaces/default/serviceaccounts";
@@ -272,7 +283,7 @@ fn a_client_certificate_can_be_its_own_authority() {
         "--etcd-servers",
         "http://0.0.0.0:1",
         "--authorization-mode",
-        "RBAC",
+        "RBAC,AlwaysAllow",
         "--service-account-issuer",
         "https://localhost",
         "--service-account-signing-key-file",
@@ -296,6 +307,14 @@ fn a_client_certificate_can_be_its_own_authority() {
     let request = "GET /api/v1/namespaces HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
     let (head, body) = ask(address, tls(&assets.authority(), Some(&identity)), request);
     assert!(head.starts_with("HTTP/1.1 200 "), "{head}\n{body}");
+    // The mode AlwaysAllow is for users without roles, such as impersonated ones.
+    let impersonated = request.replacen("\r\n", "\r\nimpersonate-user: jane\r\n", 1);
+    let tls_of = |user: Option<&Identity>| tls(&assets.authority(), user);
+    let (head, body) = ask(address, tls_of(Some(&identity)), &impersonated);
+    assert!(head.starts_with("HTTP/1.1 200 "), "{head}\n{body}");
+    // It is not for anonymous requests.
+    let (head, _) = ask(address, tls_of(None), request);
+    assert!(head.starts_with("HTTP/1.1 401 "), "{head}");
 }
 
 #[test]

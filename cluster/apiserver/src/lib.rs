@@ -22,6 +22,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use serde_json::Value;
+use steersman_values::cidr::Cidr;
 use steersman_values::clock::Clock;
 
 pub mod auth;
@@ -64,7 +65,7 @@ use metrics::Metrics;
 use random::Random;
 use registry::Registry;
 use requests::RequestLog;
-use rest::{Addresses, Definitions, Holdings};
+use rest::{Addresses, Definitions, Holdings, ServiceRangeError};
 use store::Revisions;
 
 /// The state behind both doors.
@@ -186,6 +187,18 @@ impl Server {
     /// first value of `--service-account-issuer` of kube-apiserver. A second call has no effect.
     pub fn set_token_issuer(&self, issuer: String) {
         self.users.set_issuer(issuer);
+    }
+
+    /// Allows all requests of all users, and refuses anonymous ones: the mode AlwaysAllow of
+    /// kube-apiserver's `--authorization-mode`, after Node and RBAC.
+    pub fn set_always_allow(&self) {
+        self.users.set_always_allow();
+    }
+
+    /// Replaces the service CIDR, which is 10.96.0.0/16: `--service-cluster-ip-range` of kube-apiserver.
+    /// Call it before the first port opens, which makes the Service `kubernetes`.
+    pub fn set_service_range(&self, cidr: Cidr) -> Result<(), ServiceRangeError> {
+        self.addresses.set_range(cidr)
     }
 
     /// The private key that signs ServiceAccount tokens, as a PEM block `PRIVATE KEY`. A manager

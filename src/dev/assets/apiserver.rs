@@ -11,8 +11,10 @@ use clap::Parser;
 use steersman_devcluster::auth::User;
 use steersman_devcluster::https::Serving;
 use steersman_devcluster::nodes::Latency;
+use steersman_devcluster::rest::ServiceRangeError;
 use steersman_devcluster::{Admission, DevCluster, StartError};
 use steersman_options::duration::GoDuration;
+use steersman_values::cidr::Cidr;
 use steersman_values::clock::Clock;
 
 use super::certificates::{self, FileError};
@@ -27,7 +29,8 @@ use crate::version;
 const FLAGS: &str = include_str!("apiserver_flags.txt");
 
 /// Flags that act.
-const ACTING: [&str; 15] = [
+const ACTING: [&str; 17] = [
+    "authorization-mode",
     "bind-address",
     "cert-dir",
     "client-ca-file",
@@ -38,6 +41,7 @@ const ACTING: [&str; 15] = [
     "secure-port",
     "service-account-issuer",
     "service-account-key-file",
+    SERVICE_RANGE,
     "tls-cert-file",
     "tls-private-key-file",
     "token-auth-file",
@@ -46,14 +50,14 @@ const ACTING: [&str; 15] = [
 ];
 
 /// Flags that frameworks always give, and that change nothing here. The server keeps its objects
-/// itself, authorizes by RBAC, and signs tokens with its own key.
-const OF_FRAMEWORKS: [&str; 5] = [
+/// itself, and signs tokens with its own key.
+const OF_FRAMEWORKS: [&str; 3] = [
     "allow-privileged",
-    "authorization-mode",
     "etcd-servers",
     "service-account-signing-key-file",
-    "service-cluster-ip-range",
 ];
+
+const SERVICE_RANGE: &str = "service-cluster-ip-range";
 
 /// Environment variables of the tests, because frameworks fix the command line.
 const CONTROLLERS: &str = "STEERSMAN_CONTROLLERS";
@@ -232,6 +236,15 @@ impl Settings {
         if let Some(issuer) = given.all("service-account-issuer").first() {
             cluster.set_token_issuer(issuer);
         }
+        let modes = given.all("authorization-mode").iter();
+        let is_allowing = |mode: &str| mode.trim() == "AlwaysAllow";
+        if modes.flat_map(|list| list.split(',')).any(is_allowing) {
+            cluster.set_always_allow();
+        }
+        if let Some(range) = service_range(given)? {
+            let refused = |error: ServiceRangeError| wrong(SERVICE_RANGE, given, &error);
+            cluster.set_service_range(range).map_err(refused)?;
+        }
         if let Some(tokens) = certificates::text(given, "token-auth-file")? {
             for (token, user) in users(&tokens) {
                 cluster.add_token(token, user);
@@ -254,11 +267,24 @@ where
     let Some(text) = given.last(flag) else {
         return Ok(default);
     };
-    text.parse().map_err(|error: T::Err| ApiServerError::Value {
+    text.parse()
+        .map_err(|error: T::Err| wrong(flag, given, &error))
+}
+
+fn wrong(flag: &'static str, given: &Given, why: &dyn std::fmt::Display) -> ApiServerError {
+    ApiServerError::Value {
         flag,
-        text: text.to_owned(),
-        reason: error.to_string(),
-    })
+        text: given.last(flag).unwrap_or_default().to_owned(),
+        reason: why.to_string(),
+    }
+}
+
+/// The first range of the list. Services have addresses of one family.
+fn service_range(given: &Given) -> Result<Option<Cidr>, ApiServerError> {
+    let list = given.last(SERVICE_RANGE).unwrap_or_default();
+    let first = list.split(',').next().filter(|range| !range.is_empty());
+    let parsed = first.map(Cidr::parse).transpose();
+    parsed.map_err(|error| wrong(SERVICE_RANGE, given, &error))
 }
 
 /// The plugins that can be switched, as in kube-apiserver without controllers: finalizers and usage

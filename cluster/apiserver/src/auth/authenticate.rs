@@ -35,7 +35,8 @@ pub(crate) struct Warning(pub(crate) &'static str);
 
 impl Server {
     /// The user of a request. The certificate of the connection's `peer` counts first, then the
-    /// bearer token; otherwise the user is anonymous. An invalid token is refused with 401. A
+    /// bearer token; otherwise the user is anonymous. An invalid token is refused with 401, and an
+    /// anonymous request as well if all users may do everything. A
     /// [`Warning`] about the token becomes an extension of the request.
     pub(crate) fn authenticate(
         &self,
@@ -46,6 +47,10 @@ impl Server {
             return Ok(user);
         }
         let Some(token) = bearer_token(&parts.headers) else {
+            // Upstream: `BuiltInAuthenticationOptions.ApplyAuthorization`.
+            if self.users.always_allows() {
+                return Err(Status::unauthorized());
+            }
             return Ok(Arc::new(User::anonymous()));
         };
         let known = self

@@ -11,17 +11,13 @@ use std::net::Ipv4Addr;
 use std::ops::RangeInclusive;
 
 use parking_lot::{Mutex, MutexGuard};
+use steersman_values::cidr::{Cidr, Family};
 
-/// The service CIDR, in the form of error messages.
-pub(super) const ADDRESS_RANGE: &str = "10.96.0.0/16";
-/// The network address. No Service gets it, but dry runs answer with it, as upstream's do.
-const NETWORK: Ipv4Addr = Ipv4Addr::new(10, 96, 0, 0);
-/// The broadcast address, which no Service gets.
-const BROADCAST: Ipv4Addr = Ipv4Addr::new(10, 96, 255, 255);
-const ADDRESSES: RangeInclusive<u32> =
-    u32::from_be_bytes([10, 96, 0, 1])..=u32::from_be_bytes([10, 96, 255, 254]);
-/// Follows the address of the Service `default/kubernetes`.
-const FIRST_ADDRESS: u32 = *ADDRESSES.start() + 1;
+/// The service CIDR 10.96.0.0/16, without another one.
+const DEFAULT_NETWORK: u32 = u32::from_be_bytes([10, 96, 0, 0]);
+const DEFAULT_LENGTH: u8 = 16;
+/// Lengths of prefixes: kube-apiserver wants at least 8 and at most 2^20 addresses.
+const LENGTHS: RangeInclusive<u8> = 12..=29;
 /// The range of node ports.
 pub(super) const PORTS: RangeInclusive<u32> = 30_000..=32_767;
 /// Dry runs answer with invented ports above this number, as upstream's do.
@@ -36,6 +32,10 @@ pub(crate) struct Addresses {
 
 #[derive(Debug)]
 struct Pools {
+    /// The service CIDR. No Service gets its first and its last address.
+    network: RangeInclusive<u32>,
+    /// The same, in the form of error messages.
+    cidr: Cidr,
     addresses: Pool,
     ports: Pool,
 }
@@ -56,18 +56,27 @@ pub(super) enum Unavailable {
     Held,
 }
 
+/// A service CIDR that the server cannot have.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ServiceRangeError {
+    /// Services have IPv4 addresses.
+    #[error("Services have IPv4 addresses here, so {0} is no range for them")]
+    Family(Cidr),
+    /// Upstream: `validateClusterIPFlags` of `pkg/controlplane/apiserver/options`, and
+    /// `ServiceIPRange` of `pkg/controlplane`.
+    #[error("the mask of {0} must be /12 to /29")]
+    Size(Cidr),
+}
+
 /// All numbers of a range are allocated.
 #[derive(Debug, PartialEq)]
 pub(super) struct Full;
 
 impl Default for Addresses {
     fn default() -> Self {
-        let pools = Pools {
-            addresses: Pool::new(ADDRESSES, FIRST_ADDRESS),
-            ports: Pool::new(PORTS, *PORTS.start()),
-        };
+        let cidr = Cidr::new(Family::V4, u128::from(DEFAULT_NETWORK), DEFAULT_LENGTH);
         Self {
-            pools: Mutex::new(pools),
+            pools: Mutex::new(Pools::of(cidr)),
         }
     }
 }
@@ -80,10 +89,28 @@ impl Addresses {
         {
             let mut pools = fork.lock();
             let own = self.lock();
+            *pools = Pools::of(own.cidr);
             (pools.addresses.next, pools.ports.next) = (own.addresses.next, own.ports.next);
         }
         held.for_each(|holdings| fork.change(&Holdings::default(), &holdings));
         fork
+    }
+
+    /// Replaces the service CIDR. No Service may exist.
+    pub(crate) fn set_range(&self, cidr: Cidr) -> Result<(), ServiceRangeError> {
+        if cidr.family() != Family::V4 {
+            return Err(ServiceRangeError::Family(cidr));
+        }
+        if !LENGTHS.contains(&cidr.length()) {
+            return Err(ServiceRangeError::Size(cidr));
+        }
+        *self.lock() = Pools::of(cidr);
+        Ok(())
+    }
+
+    /// The address of the Service `default/kubernetes`, which is the first one.
+    pub(super) fn first(&self) -> Ipv4Addr {
+        Ipv4Addr::from(*self.lock().addresses.range.start())
     }
 
     /// An empty reservation.
@@ -114,6 +141,20 @@ impl Addresses {
 }
 
 impl Pools {
+    /// Free pools. The first address is left to the Service `default/kubernetes`.
+    fn of(cidr: Cidr) -> Self {
+        let bits = |number: u128| u32::try_from(number).expect("an IPv4 address has 32 bits");
+        let network = bits(cidr.first())..=bits(cidr.last());
+        let range = network.start() + 1..=network.end() - 1;
+        let next = range.start() + 1;
+        Self {
+            network,
+            cidr,
+            addresses: Pool::new(range, next),
+            ports: Pool::new(PORTS, *PORTS.start()),
+        }
+    }
+
     fn release(&mut self, holdings: &Holdings) {
         for address in &holdings.addresses {
             self.addresses.release(u32::from(*address));
@@ -135,22 +176,30 @@ pub(super) struct Reservation<'a> {
 }
 
 impl Reservation<'_> {
+    /// The service CIDR.
+    pub(super) fn range(&self) -> Cidr {
+        self.of.lock().cidr
+    }
+
     /// Reserves the next free address.
     pub(super) fn next_address(&mut self) -> Result<Ipv4Addr, Full> {
+        let mut pools = self.of.lock();
+        // No Service gets the network address, but dry runs answer with it, as upstream's do.
         if self.guess.is_some() {
-            return Ok(NETWORK);
+            return Ok(Ipv4Addr::from(*pools.network.start()));
         }
-        let address = Ipv4Addr::from(self.of.lock().addresses.take()?);
+        let address = Ipv4Addr::from(pools.addresses.take()?);
         self.holdings.addresses.push(address);
         Ok(address)
     }
 
     /// Reserves this address.
     pub(super) fn address(&mut self, address: Ipv4Addr) -> Result<(), Unavailable> {
-        if !(NETWORK..=BROADCAST).contains(&address) {
+        let mut pools = self.of.lock();
+        if !pools.network.contains(&u32::from(address)) {
             return Err(Unavailable::Elsewhere);
         }
-        self.of.lock().addresses.claim(u32::from(address))?;
+        pools.addresses.claim(u32::from(address))?;
         self.holdings.addresses.push(address);
         Ok(())
     }
@@ -318,11 +367,45 @@ mod tests {
         let mut tried = addresses.reserve(true);
         assert_eq!(
             (tried.next_address(), tried.next_port(), tried.next_port()),
-            (Ok(NETWORK), Ok(32_769), Ok(32_770))
+            (Ok(Ipv4Addr::from(DEFAULT_NETWORK)), Ok(32_769), Ok(32_770))
         );
         drop(tried);
-        let first = (Ok(Ipv4Addr::from(FIRST_ADDRESS)), Ok(*PORTS.start()));
+        let first = (Ok(Ipv4Addr::from(DEFAULT_NETWORK + 2)), Ok(*PORTS.start()));
         let mut reservation = addresses.reserve(false);
         assert_eq!((reservation.next_address(), reservation.next_port()), first);
+    }
+
+    #[test]
+    fn a_fork_has_the_service_cidr_of_its_parent() {
+        let addresses = Addresses::default();
+        let cidr = |text: &str| Cidr::parse(text).unwrap();
+        let refused = ["10.0.0.0/11", "10.0.0.0/30"].map(cidr);
+        for cidr in refused {
+            assert_eq!(
+                addresses.set_range(cidr),
+                Err(ServiceRangeError::Size(cidr))
+            );
+        }
+        let other = cidr("fd00::/108");
+        assert_eq!(
+            addresses.set_range(other),
+            Err(ServiceRangeError::Family(other))
+        );
+        addresses.set_range(cidr("10.0.0.0/24")).unwrap();
+        let fork = addresses.fork(std::iter::empty());
+        assert_eq!(fork.first(), Ipv4Addr::new(10, 0, 0, 1));
+        let mut reservation = fork.reserve(false);
+        assert_eq!(
+            (
+                reservation.next_address(),
+                reservation.address(Ipv4Addr::new(10, 0, 0, 255)),
+                reservation.address(Ipv4Addr::new(10, 96, 0, 9)),
+            ),
+            (
+                Ok(Ipv4Addr::new(10, 0, 0, 2)),
+                Err(Unavailable::OutOfRange),
+                Err(Unavailable::Elsewhere)
+            )
+        );
     }
 }

@@ -76,6 +76,7 @@ mod yaml;
 
 pub use body::Body;
 
+pub use address::ServiceRangeError;
 pub(crate) use address::{Addresses, Holdings};
 pub(crate) use definitions::Definitions;
 

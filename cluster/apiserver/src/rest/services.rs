@@ -9,8 +9,9 @@ use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
 
 use serde_json::{Map, Value, json};
+use steersman_values::cidr::Cidr;
 
-use super::address::{ADDRESS_RANGE, Full, Holdings, PORTS, Reservation, Unavailable};
+use super::address::{Full, Holdings, PORTS, Reservation, Unavailable};
 use super::{Server, metadata, service_families};
 use crate::fielderror::{FieldError, Problem};
 use crate::kinds::Resource;
@@ -327,9 +328,10 @@ fn reserve_address(
                 return Err(Refusal::Wrong(format!("{FIELD}[0]"), json!([given]), why));
             };
             if !held.addresses.contains(&wanted) {
+                let range = reservation.range();
                 reservation
                     .address(wanted)
-                    .map_err(|why| refused_address(FIELD, wanted, &why))?;
+                    .map_err(|why| refused_address(FIELD, wanted, range, &why))?;
             }
             given
         }
@@ -342,7 +344,7 @@ fn reserve_address(
     Ok(())
 }
 
-fn refused_address(field: &str, wanted: Ipv4Addr, why: &Unavailable) -> Refusal {
+fn refused_address(field: &str, wanted: Ipv4Addr, range: Cidr, why: &Unavailable) -> Refusal {
     let why = match why {
         Unavailable::Held => "provided IP is already allocated".to_owned(),
         Unavailable::Elsewhere => {
@@ -350,7 +352,7 @@ fn refused_address(field: &str, wanted: Ipv4Addr, why: &Unavailable) -> Refusal 
         }
         Unavailable::OutOfRange => {
             format!(
-                "the provided IP ({wanted}) is not in the valid range. The range of valid IPs is {ADDRESS_RANGE}"
+                "the provided IP ({wanted}) is not in the valid range. The range of valid IPs is {range}"
             )
         }
     };

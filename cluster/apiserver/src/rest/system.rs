@@ -18,9 +18,6 @@ use crate::managed_fields::{Author, Operation};
 use crate::registry::Registered;
 use crate::store::Change;
 
-/// First address of the service CIDR 10.96.0.0/16.
-const FIRST_SERVICE_ADDRESS: &str = "10.96.0.1";
-
 const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
 
 impl Server {
@@ -55,6 +52,7 @@ impl Server {
     fn service(&self, address: SocketAddr) -> [Value; 3] {
         let family = if address.is_ipv4() { "IPv4" } else { "IPv6" };
         let port = address.port();
+        let cluster_ip = self.addresses.first();
         let ports = json!([{"name": "https", "protocol": "TCP", "port": port}]);
         let mut service = json!({
             "kind": "Service",
@@ -64,7 +62,7 @@ impl Server {
             },
             "spec": {
                 "ports": [{"name": "https", "protocol": "TCP", "port": 443, "targetPort": port}],
-                "clusterIP": FIRST_SERVICE_ADDRESS,
+                "clusterIP": cluster_ip,
                 "type": "ClusterIP",
                 "sessionAffinity": "None",
                 "ipFamilyPolicy": "SingleStack",
@@ -89,7 +87,7 @@ impl Server {
             self.sign(object);
         }
         // Allocated fields have no manager.
-        service["spec"]["clusterIPs"] = json!([FIRST_SERVICE_ADDRESS]);
+        service["spec"]["clusterIPs"] = json!([cluster_ip]);
         service["spec"]["ipFamilies"] = json!(["IPv4"]);
         service["status"] = json!({"loadBalancer": {}});
         [service, endpoints, slice]

@@ -13,10 +13,12 @@ use steersman_apiserver::faults::Faults;
 use steersman_apiserver::https::{HttpsDoor, Serving};
 use steersman_apiserver::registry::Registered;
 use steersman_apiserver::requests::{RequestCounts, RequestRecord};
+use steersman_apiserver::rest::ServiceRangeError;
 use steersman_apiserver::status::Status;
 use steersman_apiserver::store::{Compacted, Event};
 use steersman_apiserver::{Admission, InProcess, Server};
 use steersman_runtime::controller::ClusterCredentials;
+use steersman_values::cidr::Cidr;
 use steersman_values::clock::Clock;
 
 mod builder;
@@ -212,6 +214,18 @@ impl DevCluster {
     /// second call has no effect.
     pub fn set_token_issuer(&self, issuer: impl Into<String>) {
         self.server.set_token_issuer(issuer.into());
+    }
+
+    /// Allows all requests of all users, as the mode AlwaysAllow of kube-apiserver. Requests without
+    /// credentials are refused.
+    pub fn set_always_allow(&self) {
+        self.server.set_always_allow();
+    }
+
+    /// Replaces the service CIDR, which is 10.96.0.0/16. Call it before the first port opens, which
+    /// makes the Service `kubernetes`.
+    pub fn set_service_range(&self, cidr: Cidr) -> Result<(), ServiceRangeError> {
+        self.server.set_service_range(cidr)
     }
 
     /// The private key that signs ServiceAccount tokens, as PEM. It is the key for a manager's

@@ -63,7 +63,7 @@ pub(crate) struct Arguments {
 /// Options of Rust's own test harness. `cargo test` passes them to every test program; the suite
 /// accepts and ignores them.
 #[derive(Debug, Clone, PartialEq, Eq, Args)]
-struct Harness {
+pub struct Harness {
     #[arg(long, hide = true, alias = "no-capture")]
     nocapture: bool,
     #[arg(long, short, hide = true)]

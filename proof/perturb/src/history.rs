@@ -165,15 +165,17 @@ pub(crate) type Counts = BTreeMap<String, (i32, i32)>;
 
 /// All changes so far, and the state after the last one.
 #[derive(Default)]
-pub(crate) struct History {
+pub struct History {
     position: u64,
-    pub(crate) state: State,
-    pub(crate) changes: Vec<Change>,
+    /// The state after the last change.
+    pub state: State,
+    /// All changes, oldest first.
+    pub changes: Vec<Change>,
 }
 
 impl History {
     /// Reads the changes and Events since the last call. Returns whether there were any.
-    pub(crate) fn advance(&mut self, cluster: &DevCluster) -> bool {
+    pub fn advance(&mut self, cluster: &DevCluster) -> bool {
         if cluster.revision() == self.position {
             return false;
         }
@@ -261,7 +263,7 @@ impl History {
     /// record holds the revision that the store had reached when the request was answered. So the
     /// first write at or beyond a change's revision made the change. A change older than the first
     /// record stays without a client.
-    pub(crate) fn attribute(&mut self, requests: &[RequestRecord]) {
+    pub fn attribute(&mut self, requests: &[RequestRecord]) {
         let writes: Vec<&RequestRecord> = requests
             .iter()
             .filter(|request| is_write(request))
@@ -278,7 +280,7 @@ impl History {
 
 /// The revision just before the latest `changes` changes of the scenario. `of` restricts the count
 /// to one plural resource. Changes up to `begin`, when the scenario started, do not count.
-pub(crate) fn before_the_latest(
+pub fn before_the_latest(
     cluster: &DevCluster,
     begin: u64,
     changes: usize,

@@ -27,10 +27,13 @@ mod suite;
 
 pub mod rules;
 
-pub use history::{Change, ChangeKind, State, key_of};
-pub use manager::Manager;
+pub use arguments::Harness;
+pub use history::{Change, ChangeKind, History, State, before_the_latest, key_of};
+pub use manager::{AGENT, Manager};
+pub use mask::{Masked, difference, masked};
+pub use oracle::{broken_in_the_end, broken_rules, two_leaders};
 pub use plan::{Plan, Point};
 pub use recording::Recording;
 pub use run::{Outcome, record, run};
 pub use scenario::{AllowedError, Churn, EVENT_SENDER, FinalRule, Rule, Scenario, Step};
-pub use suite::main;
+pub use suite::{in_parallel, main, write_between_marks};

@@ -9,13 +9,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use prometheus::Registry;
-use steersman_client::{ApiClient, ClientMetrics, ClientSettings, WriteGate};
+use steersman_client::{ApiClient, ClientMetrics, ClientSettings, HttpService, WriteGate};
 use steersman_devcluster::DevCluster;
 use steersman_runtime::controller::{ClientFactory, ContextParts, ControllerContext};
 use steersman_runtime::informer::InformerFactory;
 use steersman_runtime::tasks::{CancellationToken, Tasks};
 use steersman_runtime::workqueue::QueueMetrics;
+use steersman_values::clock::Clock;
 use steersman_values::version::GIT_VERSION;
+use steersman_why::KeyState;
 use tokio::sync::watch;
 use tracing::Instrument;
 
@@ -23,7 +25,7 @@ use crate::scenario::Scenario;
 
 /// Part of the `User-Agent` of managers only: it separates their requests from those of users and
 /// nodes. The number of the instance follows.
-pub(crate) const AGENT: &str = "(instance-";
+pub const AGENT: &str = "(instance-";
 
 /// Time limit of one attempt of a request.
 pub(crate) const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
@@ -55,9 +57,19 @@ pub struct Manager {
 impl Manager {
     /// Starts a process that fills its caches and waits. `number` marks its requests in the log.
     pub fn standby(cluster: &DevCluster, scenario: &'static Scenario, number: usize) -> Self {
+        Self::standby_over(cluster.client().into(), cluster.clock(), scenario, number)
+    }
+
+    /// The same with requests through `server`.
+    pub fn standby_over(
+        server: HttpService,
+        clock: &Clock,
+        scenario: &'static Scenario,
+        number: usize,
+    ) -> Self {
         let lease = Arc::new(Lease::default());
         let registry = Registry::new();
-        let reads = clients(cluster, number);
+        let reads = clients(server, number);
         let writes = Arc::clone(&reads);
         let gate = Arc::clone(&lease);
         let fenced: ClientFactory = Arc::new(move |identity| {
@@ -67,7 +79,7 @@ impl Manager {
         let context = ControllerContext::new(ContextParts {
             informers: informers.expect("the registry is new"),
             clients: fenced,
-            clock: cluster.clock().clone(),
+            clock: clock.clone(),
             queue_metrics: QueueMetrics::register(&registry).expect("the registry is new"),
             registry,
         });
@@ -184,7 +196,16 @@ impl Manager {
         samples
     }
 
-    fn panics(&self) -> usize {
+    /// The state of `key` in the queues and records of all controllers.
+    pub fn key_states(&self, key: &str) -> Vec<KeyState> {
+        let controllers = self.scenario.controllers.iter();
+        controllers
+            .flat_map(|controller| self.context.queue_metrics.keys(controller.name, key))
+            .collect()
+    }
+
+    /// The number of panics in tasks and syncs so far.
+    pub fn panics(&self) -> usize {
         let of_tasks = self.work.panics().get() + self.context.tasks.panics().get();
         let families = self.context.registry.gather();
         let of_syncs = families
@@ -198,8 +219,7 @@ impl Manager {
     }
 }
 
-fn clients(cluster: &DevCluster, number: usize) -> ClientFactory {
-    let base = cluster.client();
+fn clients(base: HttpService, number: usize) -> ClientFactory {
     let metrics = ClientMetrics::register(&Registry::new()).expect("the registry is new");
     Arc::new(move |identity: &str| {
         let user_agent = format!(

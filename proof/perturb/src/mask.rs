@@ -34,10 +34,10 @@ const SIZES: &[&str] = &[
 const IGNORED: &[&str] = &["nodes", "persistentvolumes", EVENTS];
 
 /// Masked objects as text, each with its number of occurrences.
-pub(crate) type Masked = BTreeMap<String, usize>;
+pub type Masked = BTreeMap<String, usize>;
 
 /// All objects of a state, masked.
-pub(crate) fn masked(state: &State) -> Masked {
+pub fn masked(state: &State) -> Masked {
     let live: HashSet<&str> = state
         .iter()
         .filter_map(|(_, object)| object["metadata"]["uid"].as_str())
@@ -259,7 +259,7 @@ fn mask_times(value: &mut Value) {
 }
 
 /// The masked objects that only one of the states has, at most eight lines.
-pub(crate) fn difference(expected: &Masked, found: &Masked) -> String {
+pub fn difference(expected: &Masked, found: &Masked) -> String {
     let mut lines = Vec::new();
     for (text, (here, there), sign) in expected
         .iter()

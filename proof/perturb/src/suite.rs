@@ -177,7 +177,10 @@ fn replay(scenarios: &'static [Scenario], id: &str, plan: &str, arguments: &Argu
 }
 
 /// Runs `work` for each job on several threads. Returns the results in the order of `jobs`.
-fn in_parallel<J: Sync, T: Send>(
+///
+/// # Panics
+/// If `work` panics.
+pub fn in_parallel<J: Sync, T: Send>(
     jobs: &[J],
     threads: usize,
     work: impl Fn(&J) -> T + Sync,
@@ -361,7 +364,10 @@ impl Table {
 }
 
 /// Replaces the text between the marks of a document.
-fn write_between_marks(path: &Path, text: &str) -> std::io::Result<()> {
+///
+/// # Errors
+/// If the document cannot be read or written, or has no marks.
+pub fn write_between_marks(path: &Path, text: &str) -> std::io::Result<()> {
     const MARKS: (&str, &str) = ("<!-- table: written by the suite -->", "<!-- end -->");
     let document = std::fs::read_to_string(path)?;
     let parts = document

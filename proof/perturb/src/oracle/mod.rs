@@ -57,7 +57,7 @@ pub(crate) fn other_gauges([expected, found]: [&Vec<String>; 2]) -> Option<Strin
 }
 
 /// Violations of the scenario's rules, checked after each change.
-pub(crate) fn broken_rules(scenario: &Scenario, history: &History) -> Vec<String> {
+pub fn broken_rules(scenario: &Scenario, history: &History) -> Vec<String> {
     let mut state = State::default();
     let mut violations = Vec::new();
     for change in &history.changes {
@@ -75,7 +75,7 @@ pub(crate) fn broken_rules(scenario: &Scenario, history: &History) -> Vec<String
 }
 
 /// Violations of the scenario's rules about the final state.
-pub(crate) fn broken_in_the_end(scenario: &Scenario, end: &State) -> Vec<String> {
+pub fn broken_in_the_end(scenario: &Scenario, end: &State) -> Vec<String> {
     let mut violations = Vec::new();
     for rule in scenario.final_rules {
         if let Err(why) = (rule.check)(end) {
@@ -87,7 +87,7 @@ pub(crate) fn broken_in_the_end(scenario: &Scenario, end: &State) -> Vec<String>
 
 /// Writes of a manager after the first write of its successor. Events are excepted, because
 /// upstream also sends them after the loss of the Lease.
-pub(crate) fn two_leaders(requests: &[RequestRecord]) -> Vec<String> {
+pub fn two_leaders(requests: &[RequestRecord]) -> Vec<String> {
     let mut latest = 0;
     let mut violations = Vec::new();
     let is_event = |request: &RequestRecord| request.resource.starts_with("events");

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::history::{Change, ChangeKind, State, key_of};
-use crate::scenario::Rule;
+use crate::scenario::{FinalRule, Rule};
 
 /// No two claims are bound to one volume.
 pub const BOUND_ONCE: Rule = Rule {
@@ -17,7 +17,14 @@ pub const KEPT_FOR_CLAIM: Rule = Rule {
     check: kept_for_claim,
 };
 
+/// The comparison of final states leaves volumes out, because provisioned ones have random names.
+pub const POINTERS_AGREE: FinalRule = FinalRule {
+    name: "bound claims and volumes point at each other",
+    check: pointers_agree,
+};
+
 const CLAIMS: &str = "persistentvolumeclaims";
+const VOLUMES: &str = "persistentvolumes";
 
 /// Whether `claim` is bound to the volume with this name.
 fn is_bound_to(claim: &Value, volume: &str) -> bool {
@@ -48,7 +55,7 @@ fn kept_for_claim(state: &State, change: &Change) -> Result<(), String> {
     let is_released = |volume: &Value| volume["status"]["phase"] == "Released";
     let before = change.before.as_deref().is_some_and(is_released);
     let ends = change.begins_deletion() || (is_released(&change.object) && !before);
-    if &*change.plural != "persistentvolumes" || !ends {
+    if &*change.plural != VOLUMES || !ends {
         return Ok(());
     }
     let reference = &change.object["spec"]["claimRef"]["uid"];
@@ -61,6 +68,28 @@ fn kept_for_claim(state: &State, change: &Change) -> Result<(), String> {
     match claims.find(uses) {
         Some(claim) => Err(format!("{} ends under {}", change.key, key_of(claim))),
         None => Ok(()),
+    }
+}
+
+fn pointers_agree(state: &State) -> Result<(), String> {
+    let is_bound = |object: &&Value| object["status"]["phase"] == "Bound";
+    for claim in state.all(CLAIMS).filter(is_bound) {
+        let name = claim["spec"]["volumeName"].as_str().unwrap_or_default();
+        let volume = state.get(VOLUMES, name);
+        let points = |volume: &Value| {
+            volume["spec"]["claimRef"]["uid"] == claim["metadata"]["uid"]
+                && volume["status"]["phase"] == "Bound"
+        };
+        if !volume.is_some_and(points) {
+            return Err(format!("the claim of {name} has no volume"));
+        }
+    }
+    let claims = state.all(CLAIMS).filter(is_bound).count();
+    let volumes = state.all(VOLUMES).filter(is_bound).count();
+    if claims == volumes {
+        Ok(())
+    } else {
+        Err(format!("{claims} claims and {volumes} volumes are bound"))
     }
 }
 

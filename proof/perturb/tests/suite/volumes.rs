@@ -3,19 +3,13 @@
 
 use serde_json::{Value, json};
 use steersman_controllers::{expand, persistentvolume};
-use steersman_perturb::rules::{BOUND_ONCE, KEPT_FOR_CLAIM};
-use steersman_perturb::{FinalRule, Scenario, State, Step};
+use steersman_perturb::rules::{BOUND_ONCE, KEPT_FOR_CLAIM, POINTERS_AGREE};
+use steersman_perturb::{Scenario, State, Step};
 
 use crate::objects::{BLANK, delete, is_gone, patch, path, until_caches_are_current};
 
 const CLAIMS: &str = "persistentvolumeclaims";
 const VOLUMES: &str = "persistentvolumes";
-
-/// The comparison of final states leaves volumes out, because provisioned ones have random names.
-const POINTERS_AGREE: FinalRule = FinalRule {
-    name: "bound claims and volumes point at each other",
-    check: pointers_agree,
-};
 
 const BINDER: Scenario = Scenario {
     controller: "persistentvolume-binder",
@@ -92,28 +86,6 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
             ..EXPANDER
         },
     ]
-}
-
-fn pointers_agree(state: &State) -> Result<(), String> {
-    let is_bound = |object: &&Value| object["status"]["phase"] == "Bound";
-    for claim in state.all(CLAIMS).filter(is_bound) {
-        let name = claim["spec"]["volumeName"].as_str().unwrap_or_default();
-        let volume = state.get(VOLUMES, name);
-        let points = |volume: &Value| {
-            volume["spec"]["claimRef"]["uid"] == claim["metadata"]["uid"]
-                && volume["status"]["phase"] == "Bound"
-        };
-        if !volume.is_some_and(points) {
-            return Err(format!("the claim of {name} has no volume"));
-        }
-    }
-    let claims = state.all(CLAIMS).filter(is_bound).count();
-    let volumes = state.all(VOLUMES).filter(is_bound).count();
-    if claims == volumes {
-        Ok(())
-    } else {
-        Err(format!("{claims} claims and {volumes} volumes are bound"))
-    }
 }
 
 fn volume(name: &str, capacity: &str) -> Value {

@@ -188,6 +188,14 @@ impl Status {
         self
     }
 
+    /// The same with a cause that has a type only.
+    pub(crate) fn caused_by(mut self, kind: &str) -> Self {
+        if let Some(Value::Object(details)) = self.details.as_deref_mut() {
+            details.insert("causes".to_owned(), json!([{ "reason": kind }]));
+        }
+        self
+    }
+
     /// 403 for a path that names no objects.
     pub fn forbidden_path(why: &str) -> Self {
         Self::new(403, "Forbidden", format!("forbidden: {why}")).with_details(Map::new())

@@ -24,6 +24,7 @@ mod mutating_policies;
 mod recordings;
 mod refusals;
 mod replay;
+mod resize;
 mod support;
 mod users;
 mod writes;

@@ -6,7 +6,7 @@
 //!
 //! defaults -> limits' defaults -> account -> taints of nodes -> priority, tolerations, storage class
 //! -> finalizers of storage -> runtime class, labels of topology, ingress class -> mutating policies, webhooks
-//! -> validation -> limits, size of claims -> pod security -> overhead -> certificates
+//! -> validation -> limits, size of claims -> pod security -> overhead -> certificates -> resizes
 //! -> validating policies, webhooks -> quota -> store
 
 mod accounts;
@@ -19,6 +19,7 @@ mod policies;
 mod priority;
 mod quota;
 mod request;
+mod resize;
 mod rounds;
 mod runtime_class;
 mod storage;
@@ -144,6 +145,11 @@ impl Server {
         }
         self.label_by_topology(object);
         Ok(())
+    }
+
+    /// Gives the containers of a resized pod the defaults of LimitRanges.
+    pub(crate) fn admit_resize(&self, target: &Target, pod: &mut Value) {
+        limits::complete(pod, &self.limits_of(&target.namespace));
     }
 
     /// Runs the mutating plugins that also complete a changed pod.

@@ -213,8 +213,10 @@ impl Server {
         }
         let tracking = writing.tracking;
         self.manage_change(resource, &mut new, old, given, tracking, writing.calls)?;
-        if part.is_none() {
-            self.admit_change(target, &mut new, old);
+        match part {
+            None => self.admit_change(target, &mut new, old),
+            Some("resize") => self.admit_resize(target, &mut new),
+            _ => {}
         }
         if let Some(origin) = writing.origin {
             let request = Request {
@@ -263,6 +265,9 @@ impl Server {
         }
         if part.is_none() || part == Some("ephemeralcontainers") {
             self.permit_change(target, &new, old)?;
+        }
+        if part == Some("resize") {
+            self.permit_resize(target, &new, old)?;
         }
         if let Some(origin) = writing.origin {
             if let Some(custom) = &resource.custom {

@@ -16,6 +16,7 @@ use steersman_runtime::tasks::{CancellationToken, Tasks};
 use steersman_values::clock::Clock;
 
 use super::pod::{Container, Reported, SimPod};
+use super::resize::{self, Step};
 use super::scheduler::Recorder;
 
 /// Capacity of the queue of Events. All simulated kubelets share it.
@@ -98,6 +99,35 @@ impl Journal {
                     message,
                 );
             }
+        }
+    }
+
+    /// The kubelet takes this step of a resize.
+    pub(super) fn resized(&self, pod: &SimPod, step: &Step) {
+        let summary = || resize::summary(pod, step);
+        let normal = |reason, message| {
+            self.record(pod, String::new(), EventType::Normal, reason, message);
+        };
+        match step {
+            Step::Allocate => normal(
+                "ResizeStarted",
+                format!("Pod resize started: {}", summary()),
+            ),
+            Step::Actuate => normal(
+                "ResizeCompleted",
+                format!("Pod resize completed: {}", summary()),
+            ),
+            Step::Defer(_) => {
+                let message = format!("Pod resize Deferred: {}", summary());
+                self.record(
+                    pod,
+                    String::new(),
+                    EventType::Warning,
+                    "ResizeDeferred",
+                    message,
+                );
+            }
+            Step::Refresh => {}
         }
     }
 

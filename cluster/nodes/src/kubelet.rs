@@ -8,8 +8,9 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use steersman_client::{ApiClient, ApiError, PatchKind, Target};
 use steersman_helpers::scheduling::NodeSelector;
+use steersman_helpers::scheduling::amounts::{Amounts, requests};
 use steersman_objects::{Object, ObjectKey};
-use steersman_runtime::informer::Store;
+use steersman_runtime::informer::{Index, Store};
 use steersman_runtime::workers::{Requeue, Retry, Syncer};
 use steersman_runtime::workqueue::WorkQueue;
 use steersman_values::clock::Clock;
@@ -24,6 +25,7 @@ use super::journal::Journal;
 use super::needs::{Configuration, Missing};
 use super::pod::SimPod;
 use super::register::SimNode;
+use super::resize::{self, Step};
 use super::scheduler::{self, PreFilter, Scheduler};
 use super::stages::{self, Action, Health, Stage};
 use super::status;
@@ -33,6 +35,10 @@ use super::{Due, Duties, retry_waiting};
 /// such a pod again after about this time.
 const CONFIG_RETRY: Duration = Duration::from_secs(12);
 
+/// Time between two tries of a resize that its node has no room for. A kubelet also tries at changes of other
+/// pods.
+const RESIZE_RETRY: Duration = Duration::from_secs(3);
+
 /// Time between two looks at claims that are unknown or unbound.
 const CLAIM_RETRY: Duration = Duration::from_secs(1);
 
@@ -40,6 +46,7 @@ pub(super) struct Kubelet {
     pub(super) client: ApiClient,
     pub(super) clock: Clock,
     pub(super) pods: Store<SimPod>,
+    pub(super) by_node: Index<SimPod>,
     pub(super) nodes: Store<SimNode>,
     pub(super) queue: WorkQueue<Due>,
     pub(super) scheduler: Scheduler,
@@ -281,6 +288,46 @@ impl Kubelet {
         Ok(())
     }
 
+    /// Takes one step of a change of a running pod, and says when the next one is due.
+    async fn change(
+        &self,
+        pod: &SimPod,
+        stage: &Stage,
+        target: Target<'_>,
+    ) -> Result<Requeue, ApiError> {
+        let step = resize::step(pod, || self.shortage(pod));
+        let now = self.clock.now_seconds();
+        if let Some(body) = resize::body(pod, &step, stage, now) {
+            self.update(pod, target, &body).await?;
+            if let Some(journal) = &self.journal {
+                journal.resized(pod, &step);
+            }
+        }
+        Ok(match step {
+            Step::Allocate => Requeue::After(self.duties.latency.start),
+            Step::Defer(_) => Requeue::After(RESIZE_RETRY),
+            Step::Actuate | Step::Refresh => Requeue::Never,
+        })
+    }
+
+    /// The resource that the node of the pod has too little of, beside its other pods.
+    fn shortage(&self, pod: &SimPod) -> Option<String> {
+        let node = self.node_of(pod)?;
+        let facts = node.facts()?;
+        let is_other =
+            |other: &&Arc<SimPod>| other.meta().uid != pod.meta().uid && !other.pod.is_finished();
+        let mut used = Amounts::default();
+        for other in self
+            .by_node
+            .get(&facts.node.meta.name)
+            .iter()
+            .filter(is_other)
+        {
+            used.add(&requests(&other.pod.spec));
+        }
+        resize::shortage(&requests(&pod.pod.spec), &used, &facts.allocatable)
+    }
+
     /// Performs the action of a stage.
     async fn act(
         &self,
@@ -316,6 +363,7 @@ impl Kubelet {
                 self.update(pod, target, &status::ephemeral(pod, stage, now))
                     .await?;
             }
+            Action::Change => return self.change(pod, stage, target).await,
             Action::Remove => {
                 if let Some(journal) = &self.journal {
                     journal.killing(pod);

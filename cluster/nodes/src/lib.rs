@@ -27,6 +27,7 @@ mod machine;
 mod needs;
 mod pod;
 mod register;
+mod resize;
 mod rules;
 mod scheduler;
 mod stages;
@@ -295,6 +296,7 @@ pub async fn start(
         client,
         clock,
         pods: pods.store(),
+        by_node: pods_by_node(&pods.store()),
         nodes: nodes.store(),
         queue: queue.clone(),
         scheduler,

@@ -10,9 +10,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 use steersman_helpers::scheduling::Constraints;
-use steersman_objects::{DecodeError, Meta, Object, Pod, VolumeSource};
+use steersman_objects::{DecodeError, Meta, Object, Pod, ResourceList, Resources, VolumeSource};
+use steersman_values::intern::Sym;
 use steersman_values::resource::{self, ResourceType};
 
 use super::BEHAVIOUR;
@@ -22,6 +23,11 @@ use super::rules::{AffinityWire, PortWire, Rules, RulesWire, SpreadWire};
 
 /// The scheduler of pods without `spec.schedulerName`.
 const DEFAULT_SCHEDULER: &str = "default-scheduler";
+
+/// The condition of a resize that waits for room.
+pub(super) const PENDING: &str = "PodResizePending";
+/// The condition of a resize that the containers do not have yet.
+pub(super) const IN_PROGRESS: &str = "PodResizeInProgress";
 
 /// The fields of a pod that the simulation reads.
 #[derive(Debug)]
@@ -60,6 +66,46 @@ pub(super) struct SimPod {
     pub(super) reported: Vec<Reported>,
     /// Its readiness gates; `None` without any.
     gates: Option<Box<Gates>>,
+    /// `status.observedGeneration`; 0 on servers that do not keep it.
+    pub(super) observed_generation: i64,
+    /// The conditions of its resize in place; `None` without any.
+    pub(super) resizing: Option<Box<Resizing>>,
+}
+
+/// The conditions of a pod about a resize in place.
+#[derive(Debug, Default)]
+pub(super) struct Resizing {
+    /// The condition `PodResizePending`.
+    pub(super) pending: Option<Pending>,
+    /// The generation in the condition `PodResizeInProgress`.
+    pub(super) in_progress: Option<i64>,
+}
+
+/// The condition `PodResizePending`.
+#[derive(Debug)]
+pub(super) struct Pending {
+    pub(super) message: Box<str>,
+    pub(super) observed_generation: i64,
+}
+
+impl Resizing {
+    fn of(conditions: &[ConditionWire]) -> Option<Box<Self>> {
+        let find = |kind: &str| {
+            let mut all = conditions.iter();
+            all.find(|one| *one.kind == *kind && *one.status == *"True")
+        };
+        let pending = find(PENDING).map(|found| Pending {
+            message: found.message.clone(),
+            observed_generation: found.observed_generation,
+        });
+        let in_progress = find(IN_PROGRESS).map(|found| found.observed_generation);
+        (pending.is_some() || in_progress.is_some()).then(|| {
+            Box::new(Self {
+                pending,
+                in_progress,
+            })
+        })
+    }
 }
 
 /// The readiness gates of a pod, which are conditions that another program sets.
@@ -84,6 +130,52 @@ pub(super) struct Container {
     image_pull_policy: Option<Box<str>>,
     #[serde(default)]
     readiness_probe: Option<ProbeWire>,
+    /// `volumeMounts` of its status, as JSON; empty without any.
+    #[serde(default, rename = "volumeMounts", deserialize_with = "mount_statuses")]
+    pub(super) volume_mounts: Sym,
+    /// The resources whose change restarts it.
+    #[serde(default, rename = "resizePolicy", deserialize_with = "restarting")]
+    pub(super) restarts_for: Box<[Sym]>,
+}
+
+/// The statuses of the mounts of a container, as JSON that many containers share. Upstream: `volumeMounts` in
+/// `convertToAPIContainerStatuses`; no simulated runtime mounts recursively read-only.
+fn mount_statuses<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Sym, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Mount {
+        name: Box<str>,
+        mount_path: Box<str>,
+        #[serde(default)]
+        read_only: bool,
+    }
+    let mounts = Option::<Vec<Mount>>::deserialize(deserializer)?.unwrap_or_default();
+    if mounts.is_empty() {
+        return Ok(Sym::default());
+    }
+    let statuses = mounts.iter().map(|mount| {
+        let mut status = json!({"name": mount.name, "mountPath": mount.mount_path});
+        if mount.read_only {
+            status["readOnly"] = true.into();
+            status["recursiveReadOnly"] = "Disabled".into();
+        }
+        status
+    });
+    Ok(Sym::new(&statuses.collect::<Value>().to_string()))
+}
+
+/// The names of the resources with the restart policy `RestartContainer`.
+fn restarting<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Box<[Sym]>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Policy {
+        resource_name: Sym,
+        restart_policy: Box<str>,
+    }
+    let policies = Option::<Vec<Policy>>::deserialize(deserializer)?.unwrap_or_default();
+    let restarts = policies.into_iter();
+    let restarts = restarts.filter(|policy| *policy.restart_policy == *"RestartContainer");
+    Ok(restarts.map(|policy| policy.resource_name).collect())
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -106,6 +198,10 @@ struct ContainerWire {
     image_pull_policy: Option<Box<str>>,
     #[serde(default)]
     readiness_probe: Option<ProbeWire>,
+    #[serde(default, deserialize_with = "mount_statuses")]
+    volume_mounts: Sym,
+    #[serde(default, rename = "resizePolicy", deserialize_with = "restarting")]
+    restarts_for: Box<[Sym]>,
     #[serde(default)]
     ports: Vec<PortWire>,
     #[serde(default)]
@@ -124,6 +220,8 @@ impl ContainerWire {
             restart_policy: self.restart_policy,
             image_pull_policy: self.image_pull_policy,
             readiness_probe: self.readiness_probe,
+            volume_mounts: self.volume_mounts,
+            restarts_for: self.restarts_for,
         }
     }
 }
@@ -167,6 +265,12 @@ pub(super) struct Reported {
     /// State before the latest restart.
     #[serde(deserialize_with = "unless_empty")]
     pub(super) last_state: Option<Value>,
+    /// The image that it runs.
+    pub(super) image: Sym,
+    /// `resources`; `None` on servers that do not keep them, and before the container is created.
+    pub(super) resources: Option<Box<Resources>>,
+    /// `allocatedResources`, which are requests.
+    pub(super) allocated_resources: ResourceList,
     state: StateWire,
 }
 
@@ -266,6 +370,7 @@ impl SpecWire {
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
 struct StatusWire {
+    observed_generation: i64,
     conditions: Vec<ConditionWire>,
     container_statuses: Vec<Reported>,
     init_container_statuses: Vec<Reported>,
@@ -273,12 +378,13 @@ struct StatusWire {
 }
 
 #[derive(Deserialize, Default)]
-#[serde(default)]
+#[serde(rename_all = "camelCase", default)]
 struct ConditionWire {
     #[serde(rename = "type")]
     kind: Box<str>,
     status: Box<str>,
     message: Box<str>,
+    observed_generation: i64,
 }
 
 #[derive(Debug, Deserialize, Default)]
@@ -406,6 +512,14 @@ impl SimPod {
         told.is_some_and(|told| self.unfulfilled_gates().is_some_and(|now| now == told))
     }
 
+    /// The resources of a container in the spec; `None` for an ephemeral container.
+    pub(super) fn resources_of(&self, container: &str) -> Option<&Resources> {
+        let spec = &self.pod.spec;
+        let mut all = spec.containers.iter().chain(&spec.init_containers);
+        let found = all.find(|one| one.name == *container)?;
+        Some(&found.resources)
+    }
+
     /// The end of its containers; `None` if they run for ever.
     pub(super) fn ending(&self) -> Option<&Ending> {
         self.ending_of_inits()
@@ -516,6 +630,8 @@ impl Object for SimPod {
             waiting,
             reported,
             gates,
+            observed_generation: wire.status.observed_generation,
+            resizing: Resizing::of(&conditions),
         })
     }
 

@@ -27,6 +27,14 @@ const SIMULATED: &str = "simulate.steersman.dev/node";
 /// Requests in flight at once, so that thousands of nodes register fast without flooding the
 /// server.
 const AT_ONCE: usize = 16;
+/// The features that a kubelet of 1.36 declares by default. Upstream: `nodedeclaredfeatures` of
+/// `k8s.io/component-helpers`.
+const DECLARED_FEATURES: [&str; 4] = [
+    "ExtendWebSocketsToKubelet",
+    "InPlacePodLevelResourcesVerticalScaling",
+    "InPlacePodVerticalScalingInitContainers",
+    "RestartAllContainersOnContainerExits",
+];
 /// Type, status, reason and message of the conditions of a healthy node.
 const CONDITIONS: [[&str; 4]; 4] = [
     [
@@ -339,6 +347,7 @@ fn node_status(name: &str, index: usize, now: Timestamp) -> Value {
             { "type": "Hostname", "address": name }
         ],
         "conditions": conditions(&Conditions::default(), now),
+        "declaredFeatures": DECLARED_FEATURES,
         "nodeInfo": {
             "machineID": name, "systemUUID": name, "bootID": name, "architecture": "amd64", "operatingSystem": "linux",
             "osImage": "Simulated", "kernelVersion": "none", "containerRuntimeVersion": "simulated://1",

@@ -58,7 +58,7 @@ impl Latency {
     fn of(&self, state: State) -> Duration {
         match state {
             State::Unscheduled => self.schedule,
-            State::Pending | State::Creating | State::Debugged => self.start,
+            State::Pending | State::Creating | State::Debugged | State::Changed => self.start,
             State::Running => self.ready,
             State::Stopping | State::Terminating => self.terminate,
             State::Ready | State::Waiting | State::Ended => Duration::ZERO,
@@ -82,6 +82,8 @@ pub(super) enum State {
     Ready,
     /// Running, with an ephemeral container that has not started yet.
     Debugged,
+    /// Running, with a spec that its node has not acted on yet: other resources, another image.
+    Changed,
     /// Running, with a container that waits for its restart.
     Waiting,
     /// Being deleted and held by a finalizer, with containers that have not ended.
@@ -112,6 +114,7 @@ impl State {
             }
             Phase::Running if pod.is_debugged() => Self::Debugged,
             Phase::Running if pod.waiting => Self::Waiting,
+            Phase::Running if pod.is_changed() => Self::Changed,
             Phase::Running if view.is_ready() && pod.unfulfilled_gates().is_none() => Self::Ready,
             Phase::Running if pod.has_ready_containers() && pod.tells_of_gates() => Self::Ready,
             // A kubelet repeats its report if another program has changed a condition.
@@ -142,6 +145,8 @@ pub(super) enum Action {
     FailProbes,
     /// Starts its ephemeral containers.
     Debug,
+    /// Resizes its containers, or starts them with another image.
+    Change,
     /// Deletes it without grace.
     Remove,
 }
@@ -179,6 +184,7 @@ enum Word {
     Stopped,
     Unhealthy,
     Debug,
+    Change,
     Remove,
 }
 
@@ -197,6 +203,7 @@ impl From<Word> for Action {
             Word::Stopped => Self::Stop,
             Word::Unhealthy => Self::FailProbes,
             Word::Debug => Self::Debug,
+            Word::Change => Self::Change,
             Word::Remove => Self::Remove,
         }
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
-use steersman_objects::Object;
+use steersman_objects::{Object, ResourceList, Resources};
 
 use super::ending::back_off;
 use super::needs::Missing;
@@ -294,8 +294,33 @@ pub(super) fn ephemeral(pod: &SimPod, stage: &Stage, now: Timestamp) -> Value {
         .iter()
         .map(|container| container_status(pod, container, &next, stage, now))
         .collect();
-    let status = json!({ "ephemeralContainerStatuses": containers });
+    let status = json!({
+        "observedGeneration": pod.meta().generation, "ephemeralContainerStatuses": containers,
+    });
     body(pod, status.as_object().cloned().unwrap_or_default())
+}
+
+/// Body that reports a running pod as it is, except that the containers in `restarted` have been ended by
+/// a signal and run again.
+pub(super) fn refreshed(pod: &SimPod, restarted: &[&str], stage: &Stage, now: Timestamp) -> Value {
+    let next = |container: &Container| {
+        let before = pod.reported_of(&container.name);
+        match before {
+            Some(before) if before.ended().is_some() => Next::Kept,
+            _ if restarted.contains(&container.name.as_str()) => Next::Restarted(TERMINATED),
+            Some(before) => Next::Running {
+                ready: before.ready,
+            },
+            None => Next::Running { ready: false },
+        }
+    };
+    let containers: Vec<Next> = pod.containers.iter().map(next).collect();
+    let inits = pod.init_containers.iter().map(next).collect();
+    let phase = phase(Health::Ready);
+    body(
+        pod,
+        statuses(pod, phase, &containers, Some(inits), stage, now),
+    )
 }
 
 /// Body of the scheduler's report that the pod fits no node.
@@ -563,7 +588,7 @@ fn container_status(
         Next::CrashLoop => (crash_loop("5m0s"), exited(1), restarts + 1),
     };
     let is_created = !matches!(next, Next::Creating(..));
-    json!({
+    let mut status = json!({
         "name": container.name,
         "image": container.image,
         "imageID": format!("simulated://{}", container.image),
@@ -576,7 +601,49 @@ fn container_status(
         "restartCount": restarts,
         "state": state,
         "lastState": last
-    })
+    });
+    if let Ok(mounts) = serde_json::from_str::<Value>(&container.volume_mounts) {
+        status["volumeMounts"] = mounts;
+    }
+    if is_created {
+        // A resize changes them in steps of its own.
+        let reported = before.and_then(|before| before.resources.as_deref());
+        let allocated = reported
+            .and(before)
+            .map(|before| &before.allocated_resources);
+        let spec = pod.resources_of(&container.name);
+        let requests = spec.map(|spec| &spec.requests);
+        put_resources(&mut status, reported.or(spec), allocated.or(requests));
+    }
+    status
+}
+
+/// Sets the resources of a container's status. Upstream: `convertContainerStatusResources`.
+pub(super) fn put_resources(
+    status: &mut Value,
+    resources: Option<&Resources>,
+    allocated: Option<&ResourceList>,
+) {
+    let list = |amounts: &ResourceList| -> Value {
+        let amounts = amounts.iter();
+        amounts
+            .map(|(name, amount)| (name.to_string(), Value::from(amount.as_str())))
+            .collect()
+    };
+    let mut own = json!({});
+    if let Some(resources) = resources {
+        let sides = [
+            ("limits", &resources.limits),
+            ("requests", &resources.requests),
+        ];
+        for (side, amounts) in sides.into_iter().filter(|(_, list)| !list.is_empty()) {
+            own[side] = list(amounts);
+        }
+    }
+    status["resources"] = own;
+    if let Some(allocated) = allocated.filter(|amounts| !amounts.is_empty()) {
+        status["allocatedResources"] = list(allocated);
+    }
 }
 
 /// Whole seconds as Go writes them: `40s`, `1m20s`, `5m0s`.

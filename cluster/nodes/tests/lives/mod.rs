@@ -13,6 +13,7 @@ mod endings;
 mod join;
 mod nodes;
 mod placement;
+mod resize;
 mod starts;
 mod volumes;
 

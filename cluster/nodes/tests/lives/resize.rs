@@ -1,0 +1,197 @@
+//! Changes of running pods: resizes in place, and new images.
+
+use http::Method;
+use steersman_devcluster::status::Status;
+
+use super::*;
+
+const RESIZE: &str = "/api/v1/namespaces/default/pods/p/resize";
+
+async fn with_events() -> DevCluster {
+    DevCluster::builder()
+        .simulated_nodes(NodesConfig {
+            count: 1,
+            events: true,
+            ..NodesConfig::default()
+        })
+        .start()
+        .await
+        .unwrap()
+}
+
+/// Sends a strategic merge patch, which keeps the other containers and fields.
+async fn patch(cluster: &DevCluster, path: &str, body: Value) -> Result<Value, Status> {
+    let kind = "application/strategic-merge-patch+json";
+    cluster
+        .call(Method::PATCH, path, kind, body.to_string())
+        .await
+}
+
+async fn resize(cluster: &DevCluster, body: Value) -> Result<Value, Status> {
+    patch(cluster, RESIZE, body).await
+}
+
+fn asking(name: &str, cpu: &str) -> Value {
+    let resources = json!({"requests": {"cpu": cpu, "memory": "64Mi"}, "limits": {"cpu": "8", "memory": "1Gi"}});
+    let policy = json!([{"resourceName": "memory", "restartPolicy": "RestartContainer"}]);
+    let mounts = json!([{"name": "data", "mountPath": "/data", "readOnly": true}]);
+    let container = json!({"name": "c", "image": "i", "resources": resources, "resizePolicy": policy, "volumeMounts": mounts});
+    json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},
+        "spec": {"containers": [container], "volumes": [{"name": "data", "emptyDir": {}}]}
+    })
+}
+
+fn requests(amounts: Value) -> Value {
+    json!({"spec": {"containers": [{"name": "c", "resources": {"requests": amounts}}]}})
+}
+
+/// Waits for the pod `p` to fulfil `is_met`, and returns it.
+async fn wait_for_p(cluster: &DevCluster, is_met: impl Fn(&Value) -> bool) -> Value {
+    let of_p = |pods: &[Value]| -> Option<Value> {
+        let mut pods = pods.iter();
+        pods.find(|pod| pod["metadata"]["name"] == "p").cloned()
+    };
+    let met = |pods: &[Value]| of_p(pods).is_some_and(|pod| is_met(&pod));
+    let limit = Duration::from_secs(600);
+    let pods = cluster.wait_for("pods", limit, met).await;
+    of_p(&pods.unwrap()).unwrap()
+}
+
+fn is_ready(pod: &Value) -> bool {
+    pod["status"]["containerStatuses"][0]["ready"] == true
+}
+
+/// The container's requests of CPU: allocated, and actual.
+fn cpu(pod: &Value) -> [&str; 2] {
+    let status = &pod["status"]["containerStatuses"][0];
+    [
+        &status["allocatedResources"],
+        &status["resources"]["requests"],
+    ]
+    .map(|list| list["cpu"].as_str().unwrap_or_default())
+}
+
+/// The conditions about a resize: type, reason, message and generation.
+fn conditions(pod: &Value) -> Vec<String> {
+    let all = pod["status"]["conditions"].as_array().unwrap().iter();
+    let text = |one: &Value, field: &str| one[field].as_str().unwrap_or_default().to_owned();
+    all.filter(|one| text(one, "type").starts_with("PodResize"))
+        .map(|one| {
+            let [kind, reason, message] =
+                ["type", "reason", "message"].map(|field| text(one, field));
+            format!("{kind} {reason} {message} {}", one["observedGeneration"])
+        })
+        .collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resize_is_in_progress_before_the_container_has_it() {
+    let cluster = with_events().await;
+    cluster.create(asking("p", "1")).await.unwrap();
+    let pod = wait_for_p(&cluster, is_ready).await;
+    assert_eq!(cpu(&pod), ["1", "1"]);
+    let mounts = json!([{"name": "data", "mountPath": "/data", "readOnly": true, "recursiveReadOnly": "Disabled"}]);
+    assert_eq!(
+        pod["status"]["containerStatuses"][0]["volumeMounts"],
+        mounts
+    );
+    assert_eq!(
+        pod["status"]["containerStatuses"][0]["resources"],
+        pod["spec"]["containers"][0]["resources"]
+    );
+
+    resize(&cluster, requests(json!({"cpu": "2"})))
+        .await
+        .unwrap();
+    let pod = wait_for_p(&cluster, |pod| !conditions(pod).is_empty()).await;
+    assert_eq!(cpu(&pod), ["2", "1"]);
+    assert_eq!(conditions(&pod), ["PodResizeInProgress   2"]);
+    let pod = wait_for_p(&cluster, |pod| conditions(pod).is_empty()).await;
+    assert_eq!(cpu(&pod), ["2", "2"]);
+    assert_eq!(pod["status"]["containerStatuses"][0]["restartCount"], 0);
+    assert_eq!(pod["status"]["observedGeneration"], 2);
+
+    // A change of memory restarts this container.
+    resize(&cluster, requests(json!({"memory": "96Mi"})))
+        .await
+        .unwrap();
+    let restarted = |pod: &Value| pod["status"]["containerStatuses"][0]["restartCount"] == 1;
+    wait_for_p(&cluster, |pod| restarted(pod) && is_ready(pod)).await;
+    let has_event = |events: &[Value]| {
+        let mut events = events.iter();
+        events.any(|event| {
+            event["reason"] == "ResizeCompleted"
+                && event["message"].as_str().unwrap().starts_with(
+                    "Pod resize completed: {\"containers\":[{\"name\":\"c\",\"resources\":{\"limits\":",
+                )
+        })
+    };
+    let found = cluster
+        .wait_for("events", Duration::from_secs(60), has_event)
+        .await;
+    assert!(found.is_ok(), "{found:#?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resize_without_room_is_deferred() {
+    let cluster = with_events().await;
+    let node = "/api/v1/nodes/node-0/status";
+    let allocatable =
+        json!({"status": {"allocatable": {"cpu": "3", "memory": "4Gi", "pods": "10"}}});
+    cluster.patch(node, allocatable).await.unwrap();
+    for (name, amount) in [("p", "1"), ("other", "1500m")] {
+        cluster.create(asking(name, amount)).await.unwrap();
+    }
+    let all_ready = |pods: &[Value]| pods.len() == 2 && pods.iter().all(is_ready);
+    let ready = cluster
+        .wait_for("pods", Duration::from_secs(60), all_ready)
+        .await;
+    assert!(ready.is_ok(), "{ready:#?}");
+
+    resize(&cluster, requests(json!({"cpu": "2"})))
+        .await
+        .unwrap();
+    let pod = wait_for_p(&cluster, |pod| !conditions(pod).is_empty()).await;
+    assert_eq!(cpu(&pod), ["1", "1"]);
+    let pending = "PodResizePending Deferred Node didn't have enough resource: cpu, requested: 2000, used: 1500, \
+                   capacity: 3000 2";
+    assert_eq!(conditions(&pod), [pending]);
+    let refused = resize(&cluster, requests(json!({"cpu": "4"}))).await;
+    let why = "pods \"p\" is forbidden: node didn't have enough allocatable resources: cpu, requested: 4000, \
+               allocatable: 3000";
+    assert_eq!(refused.unwrap_err().message, why);
+
+    let other = "/api/v1/namespaces/default/pods/other";
+    cluster
+        .delete_with(other, json!({"gracePeriodSeconds": 0}))
+        .await
+        .unwrap();
+    let pod = wait_for_p(&cluster, |pod| cpu(pod) == ["2", "2"]).await;
+    assert!(conditions(&pod).is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_image_restarts_its_container_only() {
+    let cluster = with_events().await;
+    let mut two = pod("a");
+    two["spec"]["containers"] = json!([{"name": "c", "image": "i"}, {"name": "d", "image": "i"}]);
+    cluster.create(two).await.unwrap();
+    let all_ready = |pod: &Value| {
+        let statuses = pod["status"]["containerStatuses"].as_array();
+        statuses.is_some_and(|all| all.iter().all(|one| one["ready"] == true))
+    };
+    wait(&cluster, all_ready).await;
+    let image = json!({"spec": {"containers": [{"name": "d", "image": "j"}]}});
+    patch(&cluster, PATH, image).await.unwrap();
+    let restarts = |pod: &Value| -> Vec<Value> {
+        let statuses = pod["status"]["containerStatuses"].as_array().unwrap();
+        statuses
+            .iter()
+            .map(|one| one["restartCount"].clone())
+            .collect()
+    };
+    let pod = wait(&cluster, |pod| restarts(pod) == [0, 1] && all_ready(pod)).await;
+    assert_eq!(pod["status"]["observedGeneration"], 2);
+    assert_eq!(pod["status"]["containerStatuses"][1]["image"], "j");
+}

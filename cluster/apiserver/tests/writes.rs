@@ -468,3 +468,46 @@ async fn a_list_inside_of_an_atomic_list_becomes_empty() {
     ];
     check(&client, POLICIES, writes, expected).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_strategic_patch_keeps_kind_and_version() {
+    let cluster = DevCluster::new(clock());
+    let path = "/api/v1/namespaces/default/configmaps";
+    let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"a": "1"}});
+    cluster.create(map).await.unwrap();
+    let client = cluster.client();
+    let nameless =
+        "the name of the object (a based on URL) was undeterminable: name must be provided";
+    let other = "the name of the object (b) does not match the name on the URL (a)";
+    // (patch, values of the answer)
+    let cases = [
+        (
+            json!({"kind": "Pod", "apiVersion": "v2"}),
+            vec![("/kind", json!("ConfigMap")), ("/apiVersion", json!("v1"))],
+        ),
+        (json!({"kind": null}), vec![("/kind", json!("ConfigMap"))]),
+        (
+            json!({"$patch": "replace", "data": {}}),
+            vec![("/message", json!(nameless))],
+        ),
+        (
+            json!({"$patch": "delete"}),
+            vec![("/message", json!(nameless))],
+        ),
+        (
+            json!({"$patch": "replace", "metadata": {"name": "b"}}),
+            vec![("/message", json!(other))],
+        ),
+        (
+            json!({"$retainKeys": ["metadata", "data"], "data": {"b": "2"}}),
+            vec![("/data", json!({"a": "1", "b": "2"}))],
+        ),
+        (
+            json!({"$patch": "replace", "metadata": {"name": "a"}, "data": {"c": "3"}}),
+            vec![("/data", json!({"c": "3"}))],
+        ),
+    ];
+    for (patch, expected) in cases {
+        check(&client, path, vec![(STRATEGIC, "", patch)], expected).await;
+    }
+}

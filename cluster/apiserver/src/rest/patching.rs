@@ -19,6 +19,9 @@ const CUSTOM_PATCHES: &[&str] = &[
     "application/apply-patch+yaml",
 ];
 
+/// The fields that tell the type of an object.
+const TYPES: [&str; 2] = ["kind", "apiVersion"];
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Json,
@@ -83,12 +86,16 @@ impl Patch {
                 Ok(())
             }
             Kind::Strategic => {
+                let types = TYPES.map(|field| (field, object[field].clone()));
                 let merged = patch::strategic_merged(
                     &resource.kind,
                     std::mem::take(object),
                     self.patch.clone(),
                 );
-                merged.map(|merged| *object = merged)
+                merged.map(|merged| {
+                    *object = merged;
+                    keep_type(object, types);
+                })
             }
         };
         applied.map_err(status_of)
@@ -167,6 +174,22 @@ impl Patch {
             "",
             &[error],
         )
+    }
+}
+
+/// Restores kind and version. Upstream reads the result of a strategic merge patch as the type of the stored
+/// object, whatever the patch says.
+fn keep_type(object: &mut Value, types: [(&'static str, Value); 2]) {
+    let Some(fields) = object.as_object_mut() else {
+        return;
+    };
+    for (field, value) in types {
+        if fields
+            .get(field)
+            .is_none_or(|given| given.is_string() || given.is_null())
+        {
+            fields.insert(field.to_owned(), value);
+        }
     }
 }
 

@@ -1,5 +1,7 @@
 //! Custom resources: the effects of a CustomResourceDefinition and of its deletion.
 
+use std::time::Duration;
+
 use futures::{StreamExt, TryStreamExt};
 use http::Method;
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, WatchEvent, WatchParams};
@@ -14,6 +16,20 @@ const WIDGETS: &str = "/apis/example.com/v1/namespaces/default/widgets";
 
 fn cluster() -> DevCluster {
     DevCluster::with_managed_fields(Clock::runtime("2026-01-01T00:00:00Z".parse().unwrap()))
+}
+
+/// Deletes the definition of Widgets, and waits until it is gone.
+async fn undefine(cluster: &DevCluster) {
+    cluster.delete(DEFINITION).await.unwrap();
+    let is_other = |one: &Value| one["metadata"]["name"] != "widgets.example.com";
+    let gone = cluster
+        .wait_for(
+            "customresourcedefinitions",
+            Duration::from_secs(60),
+            |all| all.iter().all(is_other),
+        )
+        .await;
+    gone.unwrap();
 }
 
 /// A definition of Widgets with these versions.
@@ -74,11 +90,19 @@ async fn deleting_a_definition_deletes_its_objects() {
         going["metadata"]["finalizers"],
         json!(["customresourcecleanup.apiextensions.k8s.io"])
     );
+    let pending = |definition: &Value| definition["status"]["conditions"][2]["reason"].clone();
+    let shown = cluster.get(DEFINITION).await.unwrap();
     assert_eq!(
-        cluster.objects("widgets").len(),
-        1,
-        "only the object with a finalizer remains"
+        pending(&shown),
+        "InstanceDeletionPending",
+        "the answer comes first"
     );
+    let only_the_held_one = cluster
+        .wait_for("widgets", Duration::from_secs(60), |widgets| {
+            widgets.len() == 1
+        })
+        .await;
+    assert_eq!(only_the_held_one.unwrap()[0]["metadata"]["name"], "w");
     let refused = cluster.create(other).await.unwrap_err();
     assert_eq!(
         (refused.code, refused.message.as_str()),
@@ -293,7 +317,7 @@ async fn the_older_of_two_definitions_keeps_a_name() {
         404
     );
 
-    cluster.delete(DEFINITION).await.unwrap();
+    undefine(&cluster).await;
     let accepted = cluster.get(path).await.unwrap();
     assert_eq!(
         accepted["status"]["acceptedNames"]["shortNames"],
@@ -311,7 +335,7 @@ async fn a_fork_serves_its_own_custom_resources() {
     let cluster = with_widgets(json!({})).await;
     cluster.create(widget(json!({}))).await.unwrap();
     let fork = cluster.fork();
-    fork.delete(DEFINITION).await.unwrap();
+    undefine(&fork).await;
     assert_eq!(fork.get(WIDGETS).await.unwrap_err().code, 404);
     assert_eq!(cluster.objects("widgets").len(), 1);
 }
@@ -613,7 +637,7 @@ async fn versions_of_definitions_have_api_services() {
     let versions = json!({"spec": {"versions": [version("v1", json!({}))]}});
     cluster.patch(DEFINITION, versions).await.unwrap();
     assert_eq!(names(), ["v1.example.com"]);
-    cluster.delete(DEFINITION).await.unwrap();
+    undefine(&cluster).await;
     assert!(names().is_empty());
 }
 
@@ -650,4 +674,33 @@ async fn a_patch_of_a_scale_sets_missing_replicas() {
         cluster.get(&format!("{WIDGETS}/w")).await.unwrap()["spec"],
         json!({"replicas": 3})
     );
+}
+
+/// The answers are those of kube-apiserver 1.36.2.
+#[tokio::test(start_paused = true)]
+async fn an_unusable_bundle_is_refused_in_an_established_definition_only() {
+    let cluster = cluster();
+    let conversion = |bundle: Value| {
+        let service = json!({"name": "s", "namespace": "default"});
+        let client = json!({"service": service, "caBundle": bundle});
+        let webhook = json!({"clientConfig": client, "conversionReviewVersions": ["v1"]});
+        json!({"spec": {"conversion": {"strategy": "Webhook", "webhook": webhook}}})
+    };
+    let mut created = definition_again();
+    created["spec"]["conversion"] = conversion(json!("Cg=="))["spec"]["conversion"].clone();
+    let established = |definition: &Value| definition["status"]["conditions"][1]["reason"].clone();
+    cluster.create(created).await.unwrap();
+    let waiting = cluster.get(DEFINITION).await.unwrap();
+    assert_eq!(established(&waiting), "InvalidCABundle");
+
+    cluster
+        .patch(DEFINITION, conversion(Value::Null))
+        .await
+        .unwrap();
+    let mended = cluster.get(DEFINITION).await.unwrap();
+    assert_eq!(established(&mended), "InitialNamesAccepted");
+    let refused = cluster.patch(DEFINITION, conversion(json!("Cg=="))).await;
+    let why = "spec.conversion.webhookClientConfig.caBundle: Invalid value: \"Cg==\": unable to load root certificates: \
+               unable to parse bytes as PEM block";
+    assert!(message(refused).ends_with(why));
 }

@@ -4,7 +4,7 @@
 
 use serde_json::Value;
 
-use super::names::is_established;
+use super::names::{APPROVAL, has_invalid_bundle, is_established, is_protected};
 use super::versions::Versions;
 use crate::apimachinery::errors::{Errors, at, list, text};
 use crate::apimachinery::formats::{dns_label, subdomain};
@@ -32,6 +32,14 @@ pub(crate) fn check(definition: &Value, old: Option<&Value>, errors: &mut Errors
     check_names("spec.names", at(spec, "names"), errors);
     versions.check_shared(errors);
     check_conversion(at(spec, "conversion"), errors);
+    // A bundle that was unusable before may stay so, and then keeps the kind from being established.
+    if old.is_some_and(|old| is_established(old) && !has_invalid_bundle(old))
+        && has_invalid_bundle(definition)
+    {
+        let bundle = text(spec, "conversion.webhook.clientConfig.caBundle");
+        let why = "unable to load root certificates: unable to parse bytes as PEM block";
+        errors.invalid("spec.conversion.webhookClientConfig.caBundle", bundle, why);
+    }
     if let Some(old) = old {
         check_immutable(definition, old, errors);
     }
@@ -194,21 +202,12 @@ fn check_stored_versions(definition: &Value, errors: &mut Errors) {
     }
 }
 
-/// Groups under `k8s.io` and `kubernetes.io` are protected. Their kinds need an annotation that
-/// names the API review.
+/// The kinds of protected groups need an annotation that names the API review.
 fn check_approval(definition: &Value, errors: &mut Errors) {
-    const ANNOTATION: &str = "api-approved.kubernetes.io";
-    let group = text(definition, "spec.group");
-    let protected = ["k8s.io", "kubernetes.io"].iter().any(|domain| {
-        group == *domain
-            || group
-                .strip_suffix(domain)
-                .is_some_and(|rest| rest.ends_with('.'))
-    });
-    let approval = definition["metadata"]["annotations"][ANNOTATION].as_str();
-    let field = format!("metadata.annotations[{ANNOTATION}]");
+    let approval = definition["metadata"]["annotations"][APPROVAL].as_str();
+    let field = format!("metadata.annotations[{APPROVAL}]");
     match approval {
-        _ if !protected => {}
+        _ if !is_protected(text(definition, "spec.group")) => {}
         None => errors.required(field, "protected groups must have approval annotation \"api-approved.kubernetes.io\", see https://github.com/kubernetes/enhancements/pull/1111"),
         Some(approval) if approval.starts_with("unapproved") || approval.starts_with("https://") => {}
         Some(approval) => errors.invalid(field, approval, "protected groups must have approval annotation \"api-approved.kubernetes.io\" with either a URL or a reason starting with \"unapproved\", see https://github.com/kubernetes/enhancements/pull/1111"),

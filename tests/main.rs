@@ -14,6 +14,7 @@ mod cloud;
 mod commands;
 mod conformance;
 mod connections;
+mod containers;
 mod control;
 mod custom;
 mod dev;

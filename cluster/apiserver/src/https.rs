@@ -11,6 +11,7 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use bytes::Bytes;
+use http::header::UPGRADE;
 use http::{Method, Request, Response};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::{Body as _, Incoming};
@@ -31,7 +32,7 @@ use tokio_util::task::TaskTracker;
 use crate::Server;
 use crate::auth::{Authority, ClientCertificate, Peer, User};
 use crate::requests::Through;
-use crate::rest::{self, Body, refusal};
+use crate::rest::{self, Begun, Body, Upgradable, refusal};
 use crate::status::Status;
 
 /// Concurrent streams per HTTP/2 connection, as kube-apiserver. Clients need further connections
@@ -276,7 +277,7 @@ impl Listening {
         builder.http2().max_send_buf_size(SEND_BUFFER);
         let stream = BufWriter::with_capacity(WRITE_BUFFER, stream);
         let mut connection =
-            std::pin::pin!(builder.serve_connection(TokioIo::new(stream), service));
+            std::pin::pin!(builder.serve_connection_with_upgrades(TokioIo::new(stream), service));
         let ended = tokio::select! {
             // Tokio's budget allows 128 socket writes per turn of a task. With ten watches, that is
             // only a dozen changes of each. The stream buffers limit the unsent data instead.
@@ -314,11 +315,16 @@ impl Listening {
     /// stream (HTTP/2).
     async fn whole_answer(
         &self,
-        request: Request<Incoming>,
+        mut request: Request<Incoming>,
         peer: Option<&Peer>,
     ) -> io::Result<Response<Body>> {
+        let offers = request.headers().contains_key(UPGRADE);
+        let upgrade = offers.then(|| hyper::upgrade::on(&mut request));
         let (mut parts, body) = request.into_parts();
         parts.extensions.insert(Through(self.address));
+        if upgrade.is_some() {
+            parts.extensions.insert(Upgradable);
+        }
         let user = match self.server.authenticate(&mut parts, peer) {
             Ok(user) => user,
             Err(status) => return Ok(refusal(&status)),
@@ -331,6 +337,19 @@ impl Listening {
             .server
             .handle(Request::from_parts(parts, body), &user)
             .await?;
+        let begun = response.extensions().get::<Begun>().and_then(Begun::take);
+        if let (Some(session), Some(upgrade)) = (begun, upgrade) {
+            let stop = self.stop.clone();
+            self.tasks.spawn(async move {
+                let running = async {
+                    match upgrade.await {
+                        Ok(connection) => session.run(TokioIo::new(connection)).await,
+                        Err(error) => tracing::debug!(%error, "a connection kept its protocol"),
+                    }
+                };
+                stop.run_until_cancelled(running).await;
+            });
+        }
         Ok(response.map(|body| body.until(self.stop.clone().cancelled_owned())))
     }
 }

@@ -47,6 +47,7 @@ mod admission;
 mod apimachinery;
 mod calls;
 mod cel;
+mod containers;
 mod custom;
 mod expiry;
 mod in_process;
@@ -91,6 +92,8 @@ pub struct Server {
     /// Held while quotas are checked and used up.
     pub(crate) quota_lock: Mutex<()>,
     addresses: Addresses,
+    /// The files that clients wrote into simulated containers.
+    pub(crate) disks: Arc<containers::Disks>,
     /// The definitions found last. The lock is held while the registry follows the stored
     /// definitions.
     settling: Mutex<Definitions>,
@@ -122,6 +125,7 @@ impl Server {
             webhooks: admission::Webhooks::default(),
             quota_lock: Mutex::default(),
             addresses: Addresses::default(),
+            disks: Arc::default(),
             settling: Mutex::default(),
             tracks_creations,
         };
@@ -156,6 +160,7 @@ impl Server {
             webhooks: admission::Webhooks::default(),
             quota_lock: Mutex::default(),
             addresses,
+            disks: Arc::default(),
             settling: Mutex::default(),
             tracks_creations: self.tracks_creations,
         }

@@ -1,4 +1,5 @@
-//! Logs of the containers of simulated pods: a line for the start of a run, and one for its end.
+//! Logs of the containers of simulated pods: the lines of an annotation, or else a line for the start of a
+//! run, and one for its end.
 //!
 //! status of the pod -> the run that upstream would show -> lines -> text
 //!
@@ -9,6 +10,7 @@
 use serde_json::Value;
 
 use super::{Answer, Body, Call, Content, Server};
+use crate::containers::Container;
 use crate::status::Status;
 
 /// Lists of containers in a spec, and of their statuses.
@@ -32,6 +34,11 @@ impl Server {
         }
         let is_on = |flag: &str| call.query.flag(flag) == Some(true);
         let mut lines = lines(&pod, container, is_on("previous")).map_err(Status::bad_request)?;
+        if let (Some(text), [(start, _), ..]) = (Container::new(&pod, container).logs(), &lines[..])
+        {
+            let line = |line: &str| (start.clone(), line.to_owned());
+            lines = text.lines().map(line).collect();
+        }
         let last = call.query.number("tailLines")?;
         if let Some(last) = last.and_then(|last| usize::try_from(last).ok()) {
             lines.drain(..lines.len().saturating_sub(last));
@@ -59,7 +66,7 @@ impl Server {
 }
 
 /// The container with this name, or the only one without a name.
-fn container<'a>(pod: &'a Value, name: &'a str) -> Result<&'a str, Status> {
+pub(super) fn container<'a>(pod: &'a Value, name: &'a str) -> Result<&'a str, Status> {
     let of = |list: &str| pod["spec"][list].as_array().into_iter().flatten();
     let names = |list: &str| -> Vec<&'a str> {
         let names = of(list).filter_map(|container| container["name"].as_str());

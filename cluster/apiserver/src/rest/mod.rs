@@ -14,13 +14,14 @@ use http::header::{
     ACCEPT, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, RETRY_AFTER, USER_AGENT, WARNING,
 };
 use http::request::Parts;
-use http::{Request, Response};
+use http::{HeaderMap, Request, Response, StatusCode};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::Server;
 use crate::admission::Origin;
 use crate::auth::{Attributes, ResourceRequest, Selected, User, Wanted, Warning};
+use crate::containers::Page;
 use crate::faults::{Fate, Seen, Verdict};
 use crate::metrics::{Labels, Measured};
 use crate::requests::{Content as RecordedContent, RequestRecord, Through};
@@ -37,6 +38,7 @@ mod body;
 mod certificates;
 mod commit;
 mod components;
+mod connect;
 mod conversion;
 mod create;
 mod decode;
@@ -63,6 +65,7 @@ mod reviews;
 mod scale;
 mod service_families;
 mod services;
+mod streams;
 mod subresources;
 mod system;
 mod token_request;
@@ -79,6 +82,9 @@ pub use body::Body;
 pub use address::ServiceRangeError;
 pub(crate) use address::{Addresses, Holdings};
 pub(crate) use definitions::Definitions;
+pub(crate) use streams::{Begun, Upgradable};
+
+use streams::Session;
 
 use accept::{Form, Views};
 use query::Query;
@@ -95,6 +101,9 @@ struct Call<'a> {
     query: &'a Query,
     content_type: &'a str,
     user_agent: &'a str,
+    path: &'a str,
+    /// The change of protocol that the client offers.
+    upgrade: Option<&'a streams::Offer>,
     user: &'a Arc<User>,
     body: Bytes,
     form: Form,
@@ -135,6 +144,10 @@ enum Content {
     Body(Body),
     /// Plain text.
     Text(String),
+    /// The page of a pod.
+    Page(Page),
+    /// A session on the connection after its change of protocol, with the headers of the answer.
+    Session(Box<Session>, HeaderMap),
 }
 
 impl Answer {
@@ -321,11 +334,14 @@ impl Server {
         {
             return Ok(None);
         }
+        let offer = streams::Offer::of(parts);
         let call = Call {
             target: &target,
             query: &query,
             content_type,
             user_agent,
+            path: parts.uri.path(),
+            upgrade: offer.as_ref(),
             user,
             origin: Origin::new(user, options(verb, &query, &body)),
             body,
@@ -501,6 +517,20 @@ impl Server {
             Content::Text(text) => {
                 kind = "text/plain";
                 Body::whole(text)
+            }
+            Content::Page(page) => {
+                let mut response = respond(answer.code, kind, Body::whole(page.body));
+                if let Ok(kind) = page.content_type.parse() {
+                    response.headers_mut().insert(CONTENT_TYPE, kind);
+                }
+                return response;
+            }
+            Content::Session(session, headers) => {
+                let mut response = Response::new(Body::Whole(None));
+                *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+                *response.headers_mut() = headers;
+                response.extensions_mut().insert(Begun::new(*session));
+                return response;
             }
         };
         let mut response = respond(answer.code, kind, body);

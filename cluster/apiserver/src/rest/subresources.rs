@@ -1,7 +1,5 @@
 //! Subresources: status, scale, binding, eviction, finalize, and the ones that kubelets and pods
 //! serve.
-//!
-//! Simulated nodes run no containers, so exec, attach, port-forward and proxy answer with an error.
 
 use std::sync::Arc;
 
@@ -29,7 +27,7 @@ impl Server {
         match (part.name, verb) {
             ("scale", Verb::Get) => self.show_scale(call, self.parent(call)?).await,
             ("log", _) => self.log(call),
-            ("attach" | "exec" | "portforward", _) => self.connect(call),
+            (part @ ("attach" | "exec" | "portforward"), _) => self.connect(part, call),
             ("proxy", _) => self.proxy(call),
             ("scale", _) => self.show_scale(call, self.write_scale(call)?).await,
             ("binding", _) => self.bind(call),
@@ -121,45 +119,6 @@ impl Server {
         let object = self.in_version(resource, object).await?;
         let scale = scale::of(resource, &resource.shown(object.to_value()))?;
         Ok(Answer::value(200, self.show_value(call, "Scale", scale)?))
-    }
-
-    /// The subresources that upstream proxies to a kubelet. No simulated kubelet accepts
-    /// connections.
-    fn connect(&self, call: &Call<'_>) -> Result<Answer, Status> {
-        let pod = self.parent(call)?.to_value();
-        Err(match pod["spec"]["nodeName"].as_str() {
-            None | Some("") => Status::bad_request(format!(
-                "pod {} does not have a host assigned",
-                call.target.name
-            )),
-            Some(node) => {
-                Status::internal(format!("node {node:?} is simulated and runs no processes"))
-            }
-        })
-    }
-
-    /// Proxies to nodes, pods and Services, which upstream forwards to their processes.
-    fn proxy(&self, call: &Call<'_>) -> Result<Answer, Status> {
-        // `name`, `name:port` or `scheme:name:port`.
-        let name = match call.target.name.split(':').collect::<Vec<_>>()[..] {
-            [_, name, _] | [name, _] | [name] => name.to_owned(),
-            _ => call.target.name.clone(),
-        };
-        let target = Target {
-            name,
-            ..call.target.clone()
-        };
-        let resource = target.resource();
-        if target.entry.store.get(&target.key()).is_none() {
-            return Err(Status::not_found(resource.named(), &target.name));
-        }
-        let kind = &resource.singular;
-        let name = &target.name;
-        Err(Status::new(
-            503,
-            "ServiceUnavailable",
-            format!("error trying to reach {kind} {name:?}: what it runs is simulated"),
-        ))
     }
 
     /// Binds a pod to a node.

@@ -31,15 +31,10 @@ pub(crate) fn check(definition: &Value, old: Option<&Value>, errors: &mut Errors
     }
     check_names("spec.names", at(spec, "names"), errors);
     versions.check_shared(errors);
-    check_conversion(at(spec, "conversion"), errors);
     // A bundle that was unusable before may stay so, and then keeps the kind from being established.
-    if old.is_some_and(|old| is_established(old) && !has_invalid_bundle(old))
-        && has_invalid_bundle(definition)
-    {
-        let bundle = text(spec, "conversion.webhook.clientConfig.caBundle");
-        let why = "unable to load root certificates: unable to parse bytes as PEM block";
-        errors.invalid("spec.conversion.webhookClientConfig.caBundle", bundle, why);
-    }
+    let has_new_fault = has_invalid_bundle(definition)
+        && old.is_some_and(|old| is_established(old) && !has_invalid_bundle(old));
+    check_conversion(at(spec, "conversion"), has_new_fault, errors);
     if let Some(old) = old {
         check_immutable(definition, old, errors);
     }
@@ -124,7 +119,7 @@ fn check_names(field: &str, names: &Value, errors: &mut Errors) {
     }
 }
 
-fn check_conversion(conversion: &Value, errors: &mut Errors) {
+fn check_conversion(conversion: &Value, has_new_fault: bool, errors: &mut Errors) {
     let field = |name: &str| format!("spec.conversion.{name}");
     match text(conversion, "strategy") {
         "" => errors.required(field("strategy"), ""),
@@ -147,6 +142,11 @@ fn check_conversion(conversion: &Value, errors: &mut Errors) {
         errors.required(field("webhookClientConfig"), why);
     } else {
         webhook_client::check(&field("webhookClientConfig"), client, errors);
+        if has_new_fault {
+            let why = "unable to load root certificates: unable to parse bytes as PEM block";
+            let bundle = text(client, "caBundle");
+            errors.invalid(field("webhookClientConfig.caBundle"), bundle, why);
+        }
     }
     check_reviews(&field("conversionReviewVersions"), reviews, errors);
 }
@@ -226,7 +226,7 @@ mod tests {
             serde_json::from_str(include_str!("conversion_cases.json")).unwrap();
         for case in &cases {
             let mut errors = Errors::default();
-            check_conversion(at(case, "conversion"), &mut errors);
+            check_conversion(at(case, "conversion"), false, &mut errors);
             let found: Vec<String> = errors
                 .into_list()
                 .iter()

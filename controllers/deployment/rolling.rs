@@ -16,7 +16,7 @@ use std::sync::Arc;
 use steersman_objects::{Deployment, ReplicaSet, Strategy};
 
 use super::limits::{self, LimitError};
-use super::replica_sets::{ReplicaSets, is_active, sum};
+use super::replica_sets::{ReplicaSets, is_active};
 use super::resize::Resize;
 
 /// The next size of the new ReplicaSet, given its current `size` and the `total` of all sizes.
@@ -70,6 +70,10 @@ pub(super) struct ScaleDown {
 /// Unavailable old pods are removed first, because they serve no traffic. Then available ones
 /// follow, as long as [`limits::min_available`] pods remain. Each unavailable pod of the new
 /// ReplicaSet keeps one old pod.
+///
+/// A ReplicaSet has at most as many available pods as its size, because pods beyond it are on their way
+/// out. Upstream counts what the status reports, so it removes too many pods when a status is older than
+/// the last resize.
 pub(super) fn scale_down_old(d: &Deployment, sets: &ReplicaSets) -> ScaleDown {
     let mut down = ScaleDown {
         resizes: Vec::new(),
@@ -77,7 +81,7 @@ pub(super) fn scale_down_old(d: &Deployment, sets: &ReplicaSets) -> ScaleDown {
     };
     let old: Vec<&Arc<ReplicaSet>> = sets.old.iter().filter(|rs| is_active(rs)).collect();
     let (new_size, new_available) = sets.new.as_ref().map_or((0, 0), |rs| {
-        (rs.spec.replicas, rs.status.available_replicas)
+        (rs.spec.replicas, remaining(rs, rs.spec.replicas))
     });
     let least = limits::min_available(d);
     // Upstream's `maxScaledDown`: the total, minus the minimum, minus the unavailable new pods.
@@ -93,12 +97,12 @@ pub(super) fn scale_down_old(d: &Deployment, sets: &ReplicaSets) -> ScaleDown {
         down.stale = true;
         return down;
     };
-    // Only available pods count here, because the step above removed only unavailable ones. Upstream counts all
-    // of the status, also those that the last resize has removed since: too few pods are left then.
-    let available = sum(old.iter().copied(), |rs| {
-        rs.status.available_replicas.min(rs.spec.replicas)
-    })
-    .saturating_add(new_available);
+    // Only available pods count here, because the step above removed only unavailable ones.
+    let available = old
+        .iter()
+        .zip(&sizes)
+        .map(|(rs, size)| remaining(rs, *size))
+        .fold(new_available, i32::saturating_add);
     let mut surplus = available.saturating_sub(least);
     for (rs, size) in old.iter().zip(sizes) {
         if surplus <= 0 {
@@ -111,6 +115,11 @@ pub(super) fn scale_down_old(d: &Deployment, sets: &ReplicaSets) -> ScaleDown {
         }
     }
     down
+}
+
+/// The available pods that a ReplicaSet keeps with this size.
+fn remaining(rs: &ReplicaSet, size: i32) -> i32 {
+    rs.status.available_replicas.min(size)
 }
 
 /// Removes up to `room` unavailable pods from `old`, oldest ReplicaSet first. Returns the sizes
@@ -299,12 +308,15 @@ mod tests {
         assert_eq!((sizes(&down), down.stale), (vec![("a", 2)], true));
     }
 
-    /// The first step removes unavailable pods and ends before it reads the status of `b`.
+    /// After a roll-over and a rollback: the room for unavailable pods ends before the ReplicaSet with the
+    /// stale status, so only its size tells how many of its pods stay.
     #[test]
-    fn available_pods_beyond_the_size_of_a_replica_set_do_not_count() {
+    fn pods_beyond_the_size_do_not_count_as_available() {
         let old = vec![rs("a", 4, 2).created(1), rs("b", 2, 4).created(2)];
         let down = scale_down_old(&rolling(6, 0, 2), &sets(rs("new", 0, 0), old));
         assert_eq!((sizes(&down), down.stale), (vec![("a", 2)], false));
+        let new = sets(rs("new", 3, 5), vec![rs("a", 5, 5)]);
+        assert_eq!(sizes(&scale_down_old(&rolling(6, 2, 0), &new)), [("a", 3)]);
     }
 
     /// The example of the module header; one row per sync.

@@ -11,8 +11,8 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use bytes::Bytes;
-use http::header::UPGRADE;
-use http::{Method, Request, Response};
+use http::header::{UPGRADE, USER_AGENT};
+use http::{HeaderMap, HeaderValue, Method, Request, Response};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::{Body as _, Incoming};
 use hyper::service::service_fn;
@@ -72,6 +72,10 @@ pub struct Serving {
     /// Further authorities of client certificates, as PEM blocks: `--client-ca-file` of
     /// kube-apiserver. Those of the cluster are always known.
     pub client_authorities: String,
+    /// Text before the `User-Agent` of every request at this port. Faults and the log of requests tell the
+    /// clients of several ports apart by it, such as two processes of one program. The Service
+    /// `kubernetes` does not name a port with a mark.
+    pub client_mark: String,
 }
 
 impl From<SocketAddr> for Serving {
@@ -81,6 +85,7 @@ impl From<SocketAddr> for Serving {
             address,
             certificate: None,
             client_authorities: String::new(),
+            client_mark: String::new(),
         }
     }
 }
@@ -117,12 +122,15 @@ impl HttpsDoor {
             stop: CancellationToken::new(),
             tasks: TaskTracker::new(),
         };
-        server.publish(door.address);
+        if serving.client_mark.is_empty() {
+            server.publish(door.address);
+        }
         server.users.add_token(door.token.clone(), User::admin());
         let listening = Listening {
             server,
             acceptor: TlsAcceptor::from(Arc::new(tls)),
             address: door.address,
+            mark: serving.client_mark.into(),
             stop: door.stop.clone(),
             tasks: door.tasks.clone(),
         };
@@ -211,6 +219,7 @@ struct Listening {
     server: Arc<Server>,
     acceptor: TlsAcceptor,
     address: SocketAddr,
+    mark: Arc<str>,
     stop: CancellationToken,
     tasks: TaskTracker,
 }
@@ -325,6 +334,7 @@ impl Listening {
         if upgrade.is_some() {
             parts.extensions.insert(Upgradable);
         }
+        mark(&mut parts.headers, &self.mark);
         let user = match self.server.authenticate(&mut parts, peer) {
             Ok(user) => user,
             Err(status) => return Ok(refusal(&status)),
@@ -351,6 +361,20 @@ impl Listening {
             });
         }
         Ok(response.map(|body| body.until(self.stop.clone().cancelled_owned())))
+    }
+}
+
+/// Puts the mark of the port before the `User-Agent`.
+fn mark(headers: &mut HeaderMap, mark: &str) {
+    if mark.is_empty() {
+        return;
+    }
+    let agent = headers
+        .get(USER_AGENT)
+        .map_or(&[][..], HeaderValue::as_bytes);
+    let marked = [mark.as_bytes(), b" ", agent].concat();
+    if let Ok(marked) = HeaderValue::from_bytes(&marked) {
+        headers.insert(USER_AGENT, marked);
     }
 }
 

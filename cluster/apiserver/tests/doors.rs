@@ -1,6 +1,7 @@
 //! Requests in the process and through HTTPS use the same store.
 
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use futures::{StreamExt, TryStreamExt};
@@ -13,6 +14,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::{Value, json};
 use steersman_devcluster::DevCluster;
 use steersman_devcluster::faults::{Matcher, RequestFault};
+use steersman_devcluster::https::Serving;
 use steersman_devcluster::status::{Qualified, Status};
 use steersman_values::clock::Clock;
 
@@ -171,6 +173,37 @@ fn holdings(service: &Service) -> (String, i32) {
         spec.cluster_ip.clone().unwrap(),
         spec.ports.as_ref().unwrap()[0].node_port.unwrap(),
     )
+}
+
+#[tokio::test]
+async fn a_port_marks_its_clients() {
+    let cluster = cluster();
+    let serving = Serving {
+        client_mark: "(first)".to_owned(),
+        ..Serving::from(SocketAddr::from(([127, 0, 0, 1], 0)))
+    };
+    let door = cluster.serve_https_as(serving).await.unwrap();
+    let kubeconfig = Kubeconfig::from_yaml(&door.kubeconfig()).unwrap();
+    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
+        .await
+        .unwrap();
+    let marked = kube::Client::try_from(config).unwrap();
+    let refused = Matcher::default().client("(first)");
+    cluster
+        .faults()
+        .reject(refused, Status::expired("marked"), None);
+    for (client, is_refused) in [(marked, true), (cluster.client(), false)] {
+        let maps = Api::<ConfigMap>::default_namespaced(client);
+        let listed = maps.list(&ListParams::default()).await;
+        assert_eq!(listed.is_err(), is_refused);
+    }
+    let agents = cluster
+        .requests()
+        .into_iter()
+        .map(|request| request.user_agent);
+    let marked: Vec<bool> = agents.map(|agent| agent.starts_with("(first) ")).collect();
+    assert_eq!(marked, [true, false]);
+    assert_eq!(cluster.count("services"), 0);
 }
 
 /// Some creations request an address and port, each pair twice. Others get assigned ones, which may

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Parser};
 
 use crate::scenario::Scenario;
+use crate::subject::Subject;
 
 /// The root of the project; relative paths start there.
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
@@ -51,6 +52,18 @@ pub(crate) struct Arguments {
     /// Repeat the replay this many times.
     #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = at_least_one, requires = "replay")]
     pub(crate) times: usize,
+    /// Run this program instead of the controllers of this project: kube-controller-manager, or one with its
+    /// flags. Runs take real time, so 8 threads suit two cores.
+    #[arg(long, value_name = "PROGRAM", conflicts_with = "write")]
+    manager: Option<PathBuf>,
+    /// With `--manager`: leave scenarios out that wait longer than this on the clock of the cluster.
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value_t = 60,
+        requires = "manager"
+    )]
+    pub(crate) longest: u64,
     /// List the scenarios.
     #[arg(long)]
     pub(crate) scenarios: bool,
@@ -108,6 +121,14 @@ impl Arguments {
     /// Cargo runs tests in the folder of their crate and not in the user's.
     pub(crate) fn write(&self) -> Option<PathBuf> {
         self.write.as_ref().map(|path| Path::new(ROOT).join(path))
+    }
+
+    /// The manager under test.
+    pub(crate) fn subject(&self) -> Subject {
+        match &self.manager {
+            Some(program) => Subject::Program(program.clone()),
+            None => Subject::InProcess,
+        }
     }
 
     /// The scenario and the plan to replay.

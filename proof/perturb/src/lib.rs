@@ -19,21 +19,24 @@ mod logs;
 mod manager;
 mod mask;
 mod oracle;
+mod pace;
 mod plan;
 mod recording;
 mod run;
 mod scenario;
+mod subject;
 mod suite;
 
 pub mod rules;
 
 pub use arguments::Harness;
 pub use history::{Change, ChangeKind, History, State, before_the_latest, key_of};
-pub use manager::{AGENT, Manager};
+pub use manager::{AGENT, InProcess, Manager};
 pub use mask::{Masked, difference, masked};
 pub use oracle::{broken_in_the_end, broken_rules, two_leaders};
 pub use plan::{Plan, Point};
 pub use recording::Recording;
 pub use run::{Outcome, record, run};
 pub use scenario::{AllowedError, Churn, EVENT_SENDER, FinalRule, Rule, Scenario, Step};
+pub use subject::Subject;
 pub use suite::{in_parallel, main, write_between_marks};

@@ -6,10 +6,13 @@ use std::time::Duration;
 
 use crate::history::Counts;
 use crate::mask::Masked;
+use crate::subject::Subject;
 
 /// Numbers and final state of a reference run. Counts stop at the final state of the scenario.
 #[derive(Debug, Default)]
 pub struct Recording {
+    /// The manager of the reference run, and of the runs that are compared with it.
+    pub subject: Subject,
     /// Writes of the manager, without Events and Leases.
     pub writes: usize,
     /// All requests of the manager, without those for Events and Leases.
@@ -35,7 +38,8 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// Whether this is a finished reference run; the first run of a scenario has only a seed.
+    /// Whether this is a finished reference run; the first run of a scenario has only a seed and a
+    /// subject.
     pub(crate) fn is_complete(&self) -> bool {
         !self.end.is_empty()
     }

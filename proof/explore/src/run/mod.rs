@@ -15,7 +15,7 @@ use steersman_client::HttpService;
 use steersman_devcluster::faults::Matcher;
 use steersman_devcluster::status::Status;
 use steersman_devcluster::{DevCluster, Snapshot};
-use steersman_perturb::{AGENT, History, Manager, Masked, Step, before_the_latest};
+use steersman_perturb::{AGENT, History, InProcess, Masked, Step, before_the_latest};
 use steersman_values::clock::Clock;
 
 use crate::action::{Action, Lag};
@@ -155,9 +155,9 @@ struct Run {
     setup: Setup,
     cluster: DevCluster,
     wire: Wire,
-    leader: Option<Manager>,
+    leader: Option<InProcess>,
     /// A manager that has lost its Lease.
-    former: Option<Manager>,
+    former: Option<InProcess>,
     managers: usize,
     panics: usize,
     history: History,
@@ -230,7 +230,7 @@ impl Run {
         let server = HttpService::new(self.wire.clone());
         let clock = self.cluster.clock();
         let mut manager =
-            Manager::standby_over(server, clock, &self.setup.world.scenario, self.managers);
+            InProcess::standby_over(server, clock, &self.setup.world.scenario, self.managers);
         manager.lead(self.cluster.revision()).await;
         self.leader = Some(manager);
         if let Some(view) = view {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use serde_json::Value;
-use steersman_perturb::{Change, Manager, Step, broken_in_the_end, broken_rules, masked};
+use steersman_perturb::{Change, InProcess, Step, broken_in_the_end, broken_rules, masked};
 
 use super::{Observed, Run};
 use crate::action::{Action, Lag};
@@ -19,8 +19,8 @@ impl Run {
         self.history.attribute(&self.cluster.requests());
         let mut violations = std::mem::take(&mut self.violations);
         violations.extend(broken_rules(&self.setup.world.scenario, &self.history));
-        let leader = self.leader.as_ref().map_or(0, Manager::panics);
-        let panics = self.panics + leader + self.former.as_ref().map_or(0, Manager::panics);
+        let leader = self.leader.as_ref().map_or(0, InProcess::panics);
+        let panics = self.panics + leader + self.former.as_ref().map_or(0, InProcess::panics);
         violations.extend((panics > 0).then(|| format!("{panics} panics")));
         let is_end = enabled
             .iter()

@@ -114,7 +114,12 @@ const NEEDS_DISCOVERY: &str = NAMESPACES;
 const STARTS: usize = 5;
 
 /// A violation if a controller ended by itself, unless failed discovery explains its end.
-pub(crate) fn ended(plan: &Plan, hit: &[String], controllers: &[&str]) -> Option<String> {
+pub(crate) fn ended<Name: AsRef<str>>(
+    plan: &Plan,
+    hit: &[String],
+    controllers: &[Name],
+) -> Option<String> {
+    let controllers: Vec<&str> = controllers.iter().map(AsRef::as_ref).collect();
     let allowed = match plan {
         Plan::Answer(..) if hit.iter().any(|hit| is_discovery(hit)) => 1,
         Plan::Hidden(group, _) if group.0 == EVERY_GROUP => STARTS,

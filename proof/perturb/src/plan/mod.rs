@@ -218,6 +218,15 @@ impl Plan {
         }
     }
 
+    /// Whether the plan can run on a program of its own. A failover needs its Lease, and without an answer
+    /// it waits for ever.
+    pub(crate) fn suits_a_program(&self) -> bool {
+        !matches!(
+            self,
+            Self::Failover(..) | Self::Answer(_, Answer::Timeout | Answer::LateTimeout)
+        )
+    }
+
     /// The rules to add before the run starts. `watched` are the watched resources. Most plans have
     /// one rule, and the run reacts when it applies.
     pub(crate) fn faults(&self, watched: &BTreeMap<String, usize>) -> Vec<Fault> {

@@ -10,17 +10,12 @@ use steersman_devcluster::DevCluster;
 use steersman_devcluster::faults::RuleId;
 use tokio::time::Instant;
 
-use super::{BACK_OFF, HIDDEN, LAG, RESTART, TAKEOVER};
+use super::{BACK_OFF, TAKEOVER};
 use crate::manager::REQUEST_TIMEOUT;
 use crate::oracle::is_discovery;
+use crate::pace::Pace;
 use crate::plan::{Answer, EventPlan, Plan};
 use crate::recording::Recording;
-
-/// Limit of each wait in a reference run, which has no earlier times to compare with.
-pub(super) const REFERENCE_LIMIT: Duration = Duration::from_secs(30 * 60);
-/// Allowed delay beyond the duration of the fault. It is shorter than the five minutes after which
-/// expectations expire, and shorter than the life of a watch.
-const SLACK: Duration = Duration::from_secs(60);
 
 /// Time after which an informer gives up a watch request without an answer: the longest time that a
 /// watch lasts. Upstream's reflector waits as long for the server to end the watch.
@@ -30,12 +25,10 @@ const WATCH: Duration = Duration::from_secs(660);
 /// limit of five minutes is longer than that of other requests.
 const COLLECTION: Duration = Duration::from_secs(302);
 
-/// Longer than the duration of any other fault.
-const SETTLE: Duration = Duration::from_secs(90);
-
 /// The times at which the waits of a run ended, and the times by which they must end.
 pub(super) struct Deadlines {
     begun: Instant,
+    pace: &'static Pace,
     /// The times of the reference run; empty in a reference run.
     expected: Vec<Duration>,
     fault_duration: Duration,
@@ -68,9 +61,11 @@ impl Deadlines {
             .max()
             .unwrap_or_default();
         let expected = reference.reached.clone();
-        let fault_duration = fault_duration(plan, longest_wait);
+        let pace = reference.subject.pace();
+        let fault_duration = fault_duration(plan, longest_wait, pace);
         Self {
             begun: Instant::now(),
+            pace,
             expected,
             fault_duration,
             longest_wait,
@@ -90,14 +85,16 @@ impl Deadlines {
             }
             _ => self.fault_duration,
         };
-        fault + SLACK
+        fault + self.pace.slack
     }
 
     /// The time after the final state during which the fault may still cause writes.
     pub(super) fn settle(&self) -> Duration {
         match self.hit() {
-            Some((hit, true)) if hit.starts_with("deletecollection ") => COLLECTION + SETTLE,
-            _ => SETTLE,
+            Some((hit, true)) if hit.starts_with("deletecollection ") => {
+                COLLECTION + self.pace.settle
+            }
+            _ => self.pace.settle,
         }
     }
 
@@ -111,7 +108,7 @@ impl Deadlines {
     pub(super) fn is_late(&self, since: Instant) -> bool {
         match self.expected.get(self.reached.len()) {
             Some(expected) => self.begun.elapsed() >= *expected + self.grace(),
-            None if self.expected.is_empty() => since.elapsed() >= REFERENCE_LIMIT,
+            None if self.expected.is_empty() => since.elapsed() >= self.pace.reference,
             // The run has reached the final state once already.
             None => since.elapsed() >= self.grace(),
         }
@@ -133,12 +130,14 @@ impl Deadlines {
 
 /// The longest delay that the plan's fault explains. A restarted process adds `longest_wait`,
 /// because it may have to repeat that wait.
-fn fault_duration(plan: &Plan, longest_wait: Duration) -> Duration {
+fn fault_duration(plan: &Plan, longest_wait: Duration, pace: &Pace) -> Duration {
     match plan {
         Plan::Nothing => Duration::ZERO,
-        Plan::Crash(points) => points.iter().map(|_| RESTART + longest_wait).sum(),
+        Plan::Crash(points) => points.iter().map(|_| pace.restart + longest_wait).sum(),
         Plan::Failover(..) => TAKEOVER + longest_wait,
-        Plan::Stale(..) | Plan::StaleOf(..) | Plan::StaleEvent(..) => RESTART + LAG + longest_wait,
+        Plan::Stale(..) | Plan::StaleOf(..) | Plan::StaleEvent(..) => {
+            pace.restart + pace.lag + longest_wait
+        }
         Plan::Event(_, _, EventPlan::Stall) => Duration::from_secs(40),
         Plan::Event(..) => Duration::from_secs(2),
         // The client waits for the answer, and repeats the request a little later.
@@ -147,7 +146,7 @@ fn fault_duration(plan: &Plan, longest_wait: Duration) -> Duration {
         }
         Plan::Answer(..) => Duration::from_secs(2),
         // The last failed try before the group returns is followed by a long back-off.
-        Plan::Hidden(..) => HIDDEN + BACK_OFF + longest_wait,
+        Plan::Hidden(..) => pace.hidden + BACK_OFF + longest_wait,
         // Many short delays, one after another.
         Plan::Shuffle(_) => Duration::from_secs(30),
     }

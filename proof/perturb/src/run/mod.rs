@@ -19,9 +19,11 @@ use crate::logs::Logs;
 use crate::manager::{AGENT, Manager};
 use crate::mask::masked;
 use crate::oracle;
+use crate::pace::Pace;
 use crate::plan::{self, Fault, Plan};
 use crate::recording::Recording;
 use crate::scenario::Scenario;
+use crate::subject::Subject;
 
 mod deadlines;
 mod steps;
@@ -37,15 +39,8 @@ const RUNAWAY: usize = 2_000;
 const KEPT: usize = 20_000;
 /// With this controller, the API server leaves the usage of quotas to it.
 const QUOTAS: &str = "resourcequota-controller";
-/// Duration of a stale view.
-const LAG: Duration = Duration::from_secs(20);
-/// Time from a crash to the next start.
-const RESTART: Duration = Duration::from_secs(1);
 /// Time from the exit of a process to its next start: the first back-off of the kubelet.
 const BACK_OFF: Duration = Duration::from_secs(10);
-/// Time for which discovery hides a group. It is longer than the interval at which the garbage
-/// collector reads discovery.
-const HIDDEN: Duration = Duration::from_secs(40);
 /// Time from the loss of the Lease to the start of the next leader.
 const TAKEOVER: Duration = Duration::from_secs(15);
 /// Time for which the former leader lives beside the next one. Together with [`TAKEOVER`] it is
@@ -84,8 +79,13 @@ impl Outcome {
 ///
 /// # Errors
 /// The violations of a scenario that fails even without faults.
-pub fn record(scenario: &'static Scenario, seed: u64) -> Result<Recording, Vec<String>> {
+pub fn record(
+    scenario: &'static Scenario,
+    seed: u64,
+    subject: &Subject,
+) -> Result<Recording, Vec<String>> {
     let nothing = Recording {
+        subject: subject.clone(),
         seed,
         ..Recording::default()
     };
@@ -95,7 +95,7 @@ pub fn record(scenario: &'static Scenario, seed: u64) -> Result<Recording, Vec<S
         let start = format!("{family}{{");
         !first.gauges.iter().any(|sample| sample.starts_with(&start))
     };
-    if let Some(family) = families.find(is_absent) {
+    if let Some(family) = families.find(is_absent).filter(|_| !subject.is_program()) {
         return Err(vec![format!("gauges: no sample of {family}")]);
     }
     without_violations(execute(scenario, &Plan::Nothing, &first)?)
@@ -135,7 +135,7 @@ fn execute(
     let begun = Instant::now();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
-        .start_paused(true)
+        .start_paused(!reference.subject.is_program())
         .build();
     let runtime = runtime.map_err(|error| vec![format!("no runtime: {error}")])?;
     let run =
@@ -143,8 +143,12 @@ fn execute(
     let finished =
         std::panic::catch_unwind(run).map_err(|_| vec!["panic in the test harness".to_owned()])?;
     let mut finished = finished?;
-    let unexpected = oracle::unexpected(scenario, plan, &finished.outcome.hit, logs.take());
-    finished.outcome.violations.extend(unexpected);
+    let errors = logs.take();
+    // A program has its log for itself, in words of its own.
+    if !reference.subject.is_program() {
+        let unexpected = oracle::unexpected(scenario, plan, &finished.outcome.hit, errors);
+        finished.outcome.violations.extend(unexpected);
+    }
     finished.outcome.real_time = begun.elapsed();
     Ok(finished)
 }
@@ -153,6 +157,8 @@ fn execute(
 struct Run<'a> {
     scenario: &'static Scenario,
     plan: &'a Plan,
+    subject: &'a Subject,
+    pace: &'static Pace,
     cluster: DevCluster,
     /// The fault rules of the plan so far.
     faults: Vec<RuleId>,
@@ -164,7 +170,7 @@ struct Run<'a> {
     /// Panics in managers that have ended.
     panics: usize,
     /// Controllers that returned by themselves, which ends their process.
-    ended: Vec<&'static str>,
+    ended: Vec<String>,
     /// Cancelled at the end of the scenario; no fault happens afterwards.
     over: CancellationToken,
 }
@@ -173,9 +179,15 @@ impl<'a> Run<'a> {
     async fn execute(
         scenario: &'static Scenario,
         plan: &'a Plan,
-        reference: &Recording,
+        reference: &'a Recording,
     ) -> Result<Finished, Vec<String>> {
-        let clock = Clock::runtime(Timestamp::from_second(BEGIN).expect("a valid timestamp"));
+        // A program has the clock of the machine.
+        let clock = match &reference.subject {
+            Subject::InProcess => {
+                Clock::runtime(Timestamp::from_second(BEGIN).expect("a valid timestamp"))
+            }
+            Subject::Program(_) => Clock::system(),
+        };
         let builder = DevCluster::builder()
             .clock(clock)
             .managed_fields(false)
@@ -217,6 +229,8 @@ impl<'a> Run<'a> {
         let mut run = Run {
             scenario,
             plan,
+            subject: &reference.subject,
+            pace: reference.subject.pace(),
             cluster: cluster.clone(),
             faults,
             begin,
@@ -227,8 +241,8 @@ impl<'a> Run<'a> {
             over: over.clone(),
         };
         let mut history = History::default();
-        let standby =
-            matches!(plan, Plan::Failover(..)).then(|| Manager::standby(&cluster, scenario, 2));
+        let standby = matches!(plan, Plan::Failover(..))
+            .then(|| Manager::standby(&cluster, scenario, 2, &reference.subject));
         let steps = async {
             let mut result = steps::reach_final_state(
                 &cluster,
@@ -252,7 +266,7 @@ impl<'a> Run<'a> {
             tokio::join!(steps, run.perturb(standby), hold_runaway(&cluster, &over));
         let mut gauges = None;
         if let Some(leader) = run.leader.take() {
-            gauges = Some(leader.samples(scenario.gauges));
+            gauges = leader.samples(scenario.gauges);
             run.panics += leader.stop().await;
         }
         history.advance(&cluster);
@@ -275,6 +289,7 @@ impl<'a> Run<'a> {
             .filter(|plural| counted.events.contains_key(plural))
             .collect();
         let recording = Recording {
+            subject: reference.subject.clone(),
             seed: reference.seed,
             reached,
             plurals,
@@ -338,7 +353,7 @@ impl<'a> Run<'a> {
                         break;
                     }
                     self.crash().await;
-                    tokio::time::sleep(RESTART).await;
+                    tokio::time::sleep(self.pace.restart).await;
                     if let Some((when, point)) = points.get(at + 1) {
                         rule = self.cluster.faults().on_request(
                             point.among(plan::writes()),
@@ -386,17 +401,19 @@ impl<'a> Run<'a> {
                 .client(AGENT);
                 let view = self.cluster.faults().hold_view(late, revision);
                 let cluster = self.cluster.clone();
+                let pace = self.pace;
                 let catch_up = async {
-                    tokio::time::sleep(LAG).await;
+                    tokio::time::sleep(pace.lag).await;
                     cluster.faults().remove(view);
                 };
                 tokio::join!(self.start(), catch_up);
             }
             (Plan::Hidden(group, _), Some(rule)) if self.met(rule).await => {
                 let cluster = self.cluster.clone();
+                let pace = self.pace;
                 cluster.faults().hide_from_discovery(&group.0);
                 let show = async {
-                    tokio::time::sleep(HIDDEN).await;
+                    tokio::time::sleep(pace.hidden).await;
                     cluster.faults().show_in_discovery(&group.0);
                 };
                 tokio::join!(self.keep_running(), show);
@@ -447,6 +464,7 @@ impl<'a> Run<'a> {
             &self.cluster,
             self.scenario,
             self.managers,
+            self.subject,
         ))
         .await;
     }

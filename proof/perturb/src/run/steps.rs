@@ -7,23 +7,16 @@ use serde_json::json;
 use steersman_devcluster::DevCluster;
 use tokio::time::Instant;
 
-use super::deadlines::{Deadlines, REFERENCE_LIMIT};
+use super::deadlines::Deadlines;
 use crate::history::{History, State, is_write};
 use crate::manager::AGENT;
 use crate::mask::{Masked, difference, masked};
+use crate::pace::Pace;
 use crate::recording::Recording;
 use crate::scenario::{Scenario, Step};
 
 /// Interval at which a wait checks the state.
 const POLL: Duration = Duration::from_millis(100);
-/// Time without a write after which a reference run is in its final state.
-pub(super) const QUIET: Duration = Duration::from_secs(90);
-/// Time after the final state in which all watches receive the last changes. The reference run
-/// counts the events and requests of this time, so plans cover them.
-const LAST_EVENTS: Duration = Duration::from_secs(5);
-/// Time without a change that every run must show after its final state.
-pub(super) const STABLE: Duration = Duration::from_secs(600);
-
 /// Runs all steps, then waits for the final state. The error names the step or state that was not
 /// reached.
 pub(super) async fn reach_final_state(
@@ -85,14 +78,14 @@ pub(super) async fn reach_final_state(
     if reference.is_complete() {
         until_final_state(cluster, history, deadlines, &reference.end).await?;
     } else {
-        until_quiet(cluster, history).await?;
+        until_quiet(cluster, history, reference.subject.pace()).await?;
     }
     deadlines.reach();
-    pass(cluster, history, LAST_EVENTS).await;
+    pass(cluster, history, reference.subject.pace().last_events).await;
     Ok(())
 }
 
-/// Checks that nothing changes for [`STABLE`] after the final state. The error lists the writes of
+/// Checks that nothing changes for [`Pace::stable`] after the final state. The error lists the writes of
 /// managers and the changed objects.
 pub(super) async fn stay_in_final_state(
     cluster: &DevCluster,
@@ -109,7 +102,7 @@ pub(super) async fn stay_in_final_state(
     history.advance(cluster);
     let writes = written(cluster).len();
     let end = masked(&history.state);
-    tokio::time::sleep(STABLE).await;
+    tokio::time::sleep(reference.subject.pace().stable).await;
     let later = written(cluster);
     history.advance(cluster);
     let moved = difference(&end, &masked(&history.state));
@@ -221,12 +214,16 @@ async fn pass(cluster: &DevCluster, history: &mut History, time: Duration) {
     }
 }
 
-/// Waits until managers have written nothing for [`QUIET`].
-async fn until_quiet(cluster: &DevCluster, history: &mut History) -> Result<(), String> {
-    let limit = Instant::now() + REFERENCE_LIMIT;
+/// Waits until managers have written nothing for [`Pace::quiet`].
+async fn until_quiet(
+    cluster: &DevCluster,
+    history: &mut History,
+    pace: &Pace,
+) -> Result<(), String> {
+    let limit = Instant::now() + pace.reference;
     loop {
         let before = written(cluster).len();
-        pass(cluster, history, QUIET).await;
+        pass(cluster, history, pace.quiet).await;
         let writes = written(cluster);
         if writes.len() == before {
             return Ok(());

@@ -8,7 +8,6 @@ use steersman_client::{ApiClient, Category, Target};
 use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
 use steersman_values::resource;
 
-use super::steps::{QUIET, STABLE};
 use super::*;
 use crate::scenario::{Churn, Step};
 
@@ -91,7 +90,7 @@ fn assert_violation(violations: &[String], text: &str) {
 fn an_idle_controller_makes_no_progress() {
     static SCENARIO: Scenario = scenario(&[BASE], made);
     assert_violation(
-        &record(&SCENARIO, 0).unwrap_err(),
+        &record(&SCENARIO, 0, &Subject::InProcess).unwrap_err(),
         "progress: state \"made\" not reached",
     );
 }
@@ -106,21 +105,21 @@ fn a_controller_that_keeps_writing_is_not_stable() {
     }
     // Longer than the quiet time, so that the run seems to be in its final state.
     const SELDOM: Descriptor = Descriptor {
-        init: |context| build(context, |c| Box::pin(every(c, STABLE / 2))),
+        init: |context| build(context, |c| Box::pin(every(c, Pace::PAUSED.stable / 2))),
         ..BASE
     };
     const OFTEN: Descriptor = Descriptor {
-        init: |context| build(context, |c| Box::pin(every(c, QUIET / 2))),
+        init: |context| build(context, |c| Box::pin(every(c, Pace::PAUSED.quiet / 2))),
         ..BASE
     };
     static RARE_WRITES: Scenario = scenario(&[SELDOM], made);
     static FREQUENT_WRITES: Scenario = scenario(&[OFTEN], made);
     assert_violation(
-        &record(&RARE_WRITES, 0).unwrap_err(),
+        &record(&RARE_WRITES, 0, &Subject::InProcess).unwrap_err(),
         "stability: changes after the final state",
     );
     assert_violation(
-        &record(&FREQUENT_WRITES, 0).unwrap_err(),
+        &record(&FREQUENT_WRITES, 0, &Subject::InProcess).unwrap_err(),
         "progress: still writing",
     );
 }
@@ -141,7 +140,7 @@ fn a_controller_that_keeps_sending_events_is_not_stable() {
         });
         loop {
             client.create(target, &event).await.unwrap();
-            tokio::time::sleep(STABLE / 2).await;
+            tokio::time::sleep(Pace::PAUSED.stable / 2).await;
         }
     }
     const SENDER: Descriptor = Descriptor {
@@ -150,7 +149,7 @@ fn a_controller_that_keeps_sending_events_is_not_stable() {
     };
     static SCENARIO: Scenario = scenario(&[SENDER], made);
     assert_violation(
-        &record(&SCENARIO, 0).unwrap_err(),
+        &record(&SCENARIO, 0, &Subject::InProcess).unwrap_err(),
         "stability: changes after the final state [\"create /api/v1/namespaces/default/events",
     );
 }
@@ -167,7 +166,10 @@ fn a_controller_that_writes_without_pause_is_stopped() {
         ..BASE
     };
     static SCENARIO: Scenario = scenario(&[WRITER], made);
-    assert_violation(&record(&SCENARIO, 0).unwrap_err(), "runaway: more than");
+    assert_violation(
+        &record(&SCENARIO, 0, &Subject::InProcess).unwrap_err(),
+        "runaway: more than",
+    );
 }
 
 #[test]
@@ -177,7 +179,7 @@ fn a_controller_without_memory_reaches_another_final_state_after_a_crash() {
         ..BASE
     };
     static SCENARIO: Scenario = scenario(&[STATELESS], made);
-    let reference = record(&SCENARIO, 0).unwrap();
+    let reference = record(&SCENARIO, 0, &Subject::InProcess).unwrap();
     assert_eq!(reference.writes, 1);
     // (plan, expected violation)
     let cases = [
@@ -241,7 +243,7 @@ fn a_controller_that_returns_restarts_its_manager_and_is_reported() {
     };
     static SCENARIO: Scenario = scenario(&[ENDING], made);
     assert_eq!(
-        record(&SCENARIO, 0).unwrap_err(),
+        record(&SCENARIO, 0, &Subject::InProcess).unwrap_err(),
         ["controllers ended by themselves: test"]
     );
 }
@@ -253,7 +255,7 @@ fn a_plan_with_an_unreached_point_is_not_met() {
         ..BASE
     };
     static SCENARIO: Scenario = scenario(&[ONE_WRITE], made);
-    let reference = record(&SCENARIO, 0).unwrap();
+    let reference = record(&SCENARIO, 0, &Subject::InProcess).unwrap();
     for plan in [
         "crash:before:2",
         "crash:before:1:before:2",
@@ -289,7 +291,7 @@ fn a_panic_is_counted_and_logged() {
         ..BASE
     };
     static SCENARIO: Scenario = scenario(&[PANICKING], made);
-    let violations = record(&SCENARIO, 0).unwrap_err();
+    let violations = record(&SCENARIO, 0, &Subject::InProcess).unwrap_err();
     assert_violation(&violations, "1 panics");
     assert_violation(&violations, "error in the log: task panicked");
 }
@@ -325,7 +327,12 @@ fn a_fault_explains_one_log_error_of_its_category() {
     static UNEXPLAINED: Scenario = scenario(&[TWO_ERRORS], made);
     let plan = "answer:1:500".parse().unwrap();
     let violations = |scenario: &'static Scenario| {
-        run(scenario, &plan, &record(scenario, 0).unwrap()).violations
+        run(
+            scenario,
+            &plan,
+            &record(scenario, 0, &Subject::InProcess).unwrap(),
+        )
+        .violations
     };
     assert_eq!(violations(&EXPLAINED), Vec::<String>::new());
     let left = violations(&UNEXPLAINED);
@@ -354,7 +361,7 @@ fn each_shuffle_has_its_own_delays() {
                 == 20
         })]
     });
-    let reference = record(&SCENARIO, 0).unwrap();
+    let reference = record(&SCENARIO, 0, &Subject::InProcess).unwrap();
     let took = |seed| run(&SCENARIO, &Plan::Shuffle(seed), &reference).virtual_time;
     assert_eq!(took(1), took(1));
     assert!(

@@ -1,5 +1,5 @@
-//! One manager process, as controllers see it: it stands by with filled caches, leads, loses its
-//! Lease, and crashes.
+//! The controllers of this project in this process: they stand by with filled caches, lead, lose
+//! their Lease, and crash.
 //!
 //! The run decides when it leads, in place of a Lease object and an elector. So a takeover happens
 //! exactly at the write of the plan. Writes pass the same gate check as in the real process.
@@ -21,14 +21,8 @@ use steersman_why::KeyState;
 use tokio::sync::watch;
 use tracing::Instrument;
 
+use super::{AGENT, REQUEST_TIMEOUT};
 use crate::scenario::Scenario;
-
-/// Part of the `User-Agent` of managers only: it separates their requests from those of users and
-/// nodes. The number of the instance follows.
-pub const AGENT: &str = "(instance-";
-
-/// Time limit of one attempt of a request.
-pub(crate) const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The write gate: open until the Lease is lost.
 #[derive(Default)]
@@ -42,8 +36,8 @@ impl WriteGate for Lease {
     }
 }
 
-/// A manager process that stands by until [`Manager::lead`].
-pub struct Manager {
+/// A manager that stands by until [`InProcess::lead`].
+pub struct InProcess {
     context: ControllerContext,
     scenario: &'static Scenario,
     lease: Arc<Lease>,
@@ -54,7 +48,7 @@ pub struct Manager {
     ended: watch::Sender<Option<&'static str>>,
 }
 
-impl Manager {
+impl InProcess {
     /// Starts a process that fills its caches and waits. `number` marks its requests in the log.
     pub fn standby(cluster: &DevCluster, scenario: &'static Scenario, number: usize) -> Self {
         Self::standby_over(cluster.client().into(), cluster.clock(), scenario, number)
@@ -172,7 +166,7 @@ impl Manager {
     }
 
     /// The present samples of these families of metrics, sorted.
-    pub(crate) fn samples(&self, families: &[&str]) -> Vec<String> {
+    pub(super) fn samples(&self, families: &[&str]) -> Vec<String> {
         let gathered = self.context.registry.gather();
         let chosen = gathered
             .iter()
@@ -219,7 +213,8 @@ impl Manager {
     }
 }
 
-fn clients(base: HttpService, number: usize) -> ClientFactory {
+/// Makes clients of `base`, with the mark of the instance `number`.
+pub(super) fn clients(base: HttpService, number: usize) -> ClientFactory {
     let metrics = ClientMetrics::register(&Registry::new()).expect("the registry is new");
     Arc::new(move |identity: &str| {
         let user_agent = format!(

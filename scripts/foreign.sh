@@ -72,6 +72,8 @@ until_ready() { # URL
 # Starts kube-apiserver of a folder with kubeadm's usual flags, and writes the administrator's kubeconfig.
 api_server() { # FOLDER [FLAG...]
   local store=http://127.0.0.1:$((port + 1)) data
+  # Another server on the port would be tested instead.
+  ! curl --silent --insecure "https://127.0.0.1:$port" >"$home/ready" || { echo "port $port is in use" >&2; exit 1; }
   data=$(mktemp --directory --tmpdir="$home")
   if [ "$1" = "$assets" ]; then
     start etcd "$1/etcd" --data-dir="$data/etcd" --unsafe-no-fsync --log-level=error --listen-client-urls="$store" \

@@ -29,7 +29,7 @@ struct Arguments {
     #[arg(long, value_name = "NUMBER")]
     faults: Option<usize>,
     /// No new layer begins after so many states of a world. The default is enough for seconds.
-    #[arg(long, value_name = "NUMBER", default_value_t = 300)]
+    #[arg(long, value_name = "NUMBER", default_value_t = 40)]
     states: usize,
     /// Longest time of a world, in minutes.
     #[arg(long, value_name = "NUMBER", default_value_t = 5.0)]
@@ -83,12 +83,20 @@ pub fn main(worlds: &'static [World]) -> ExitCode {
         eprintln!("{}: {error}", path.display());
         return ExitCode::FAILURE;
     }
-    let passed = |report: &Report| report.violations.is_empty() && report.diverged.is_empty();
     if !reports.is_empty() && reports.iter().all(passed) {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
     }
+}
+
+/// Runs of a world that may come to another state each time, or one in fifty if that is more.
+const NOT_REPEATED: usize = 5;
+
+/// Whether no rule is broken, and almost all runs repeat.
+fn passed(report: &Report) -> bool {
+    let most = NOT_REPEATED.max(report.transitions / 50);
+    report.violations.is_empty() && report.diverged.len() <= most
 }
 
 /// The reports as a table in Markdown.

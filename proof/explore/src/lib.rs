@@ -11,7 +11,7 @@
 //!
 //! `docs/exploration.md` describes actions, states, bounds and results.
 
-#![cfg_attr(test, allow(clippy::unwrap_used))]
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::type_complexity))]
 
 mod action;
 mod canonical;

@@ -136,7 +136,8 @@ impl Server {
     fn backend(&self, namespace: &str, service: &Value, port: &str) -> Option<(Value, u16)> {
         let mut ports = service["spec"]["ports"].as_array()?.iter();
         let asked = ports.find(|one| {
-            port.is_empty() || one["name"] == port || one["port"].to_string() == port
+            let has_number = port.parse::<u64>().is_ok_and(|asked| one["port"] == asked);
+            port.is_empty() || one["name"] == port || has_number
         })?;
         let selector = service["spec"]["selector"].as_object()?;
         let selects = |pod: &Value| {

@@ -17,7 +17,6 @@ const MAX_MESSAGE: usize = 16 << 20;
 /// Time for a client to close its side.
 const CLOSE_LIMIT: Duration = Duration::from_secs(1);
 
-const CONTINUATION: u8 = 0;
 const BINARY: u8 = 2;
 const CLOSE: u8 = 8;
 const PING: u8 = 9;
@@ -250,7 +249,7 @@ mod tests {
         let mut sent = masked(0x80 | BINARY, b"\0one");
         sent.extend(masked(0x80 | PING, b"?"));
         sent.extend(masked(BINARY, b"\0tw"));
-        sent.extend(masked(0x80 | CONTINUATION, b"o"));
+        sent.extend(masked(0x80, b"o"));
         sent.extend(masked(0x80 | PONG, b""));
         sent.extend(masked(0x80 | BINARY, &long));
         sent.extend(masked(0x80 | CLOSE, b""));

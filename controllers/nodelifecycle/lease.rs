@@ -20,7 +20,7 @@ pub(super) const NAMESPACE: &str = "kube-node-lease";
 pub(super) struct LeaseBreaker {
     client: ApiClient,
     is_on: bool,
-    /// Whether the cache was behind in this pass. No further node is lost then, without a request.
+    /// Whether the cache was behind in this pass. No further node is lost then, and no further Lease is read.
     is_behind: AtomicBool,
 }
 

@@ -132,6 +132,12 @@ const BEYOND_UPSTREAM: &[(&str, &str, &str, &str)] = &[
         "API servers have the right with the feature gate WorkloadWithJob, which is off by default",
     ),
     (
+        "node-controller",
+        "get",
+        "leases",
+        "API servers have the right since 1.37, with the feature gate NodeControllerLeaseCircuitBreaker",
+    ),
+    (
         "podcertificaterequestcleaner",
         "*",
         "podcertificaterequests",

@@ -48,7 +48,9 @@ pub(super) fn complete(pod: &mut Value, limits: &[Value]) {
             ("containers", "container"),
             ("initContainers", "init container"),
         ] {
-            for container in pod["spec"][list].as_array_mut().into_iter().flatten() {
+            // An index of a mutable value would add the list as null.
+            let containers = pod["spec"].get_mut(list).and_then(Value::as_array_mut);
+            for container in containers.into_iter().flatten() {
                 for (side, defaults, word) in [
                     ("requests", "defaultRequest", "request"),
                     ("limits", "default", "limit"),

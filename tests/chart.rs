@@ -10,6 +10,7 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 use steersman::registry::ControllerRegistry;
+use steersman_releases::{Gate, Release};
 use steersman_runtime::rbac::Rule;
 
 use crate::support::{output, python, skip};
@@ -74,7 +75,12 @@ fn gates() -> BTreeMap<String, (String, bool)> {
 fn controllers() -> String {
     let gates = gates();
     let gate_json = |name: &str| {
-        let (stage, default) = &gates[name];
+        // A gate of a later release is off until the manager follows that release.
+        let (stage, default) = gates.get(name).cloned().unwrap_or_else(|| {
+            let later = Gate::find(name).and_then(|gate| gate.at(Release::NEWEST));
+            let stage = later.expect("a known gate").stage.name();
+            (stage.to_owned(), false)
+        });
         json!({"default": default, "name": name, "stage": stage})
     };
     let mut text = "# The controllers and their RBAC rules, for the templates. scripts/chart.sh generates this file.\n".to_owned();

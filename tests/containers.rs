@@ -189,9 +189,9 @@ fn forwarded_ports_and_proxies_serve_pages() {
             .expect("kubectl runs");
         let mut child = Running(child);
         let mut line = String::new();
-        BufReader::new(child.0.stdout.take().expect("a pipe"))
-            .read_line(&mut line)
-            .expect("a line");
+        // kubectl ends when it cannot write its next line, so the pipe stays open.
+        let mut stdout = BufReader::new(child.0.stdout.take().expect("a pipe"));
+        stdout.read_line(&mut line).expect("a line");
         // Forwarding from 127.0.0.1:PORT -> 8080
         let port = line
             .split("127.0.0.1:")

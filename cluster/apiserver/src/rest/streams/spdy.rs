@@ -285,6 +285,7 @@ pub(super) async fn drive(
         ids: HashMap::new(),
         has_replied: false,
     };
+    let mut is_complete = false;
     loop {
         while let Some(frame) = decoder.next()? {
             let (inputs, answer): (Vec<Input>, _) = match frame {
@@ -321,7 +322,8 @@ pub(super) async fn drive(
                 writer.flush().await?;
             }
         }
-        let is_complete = streams.is_complete();
+        // An ended channel leaves the streams, and the work goes on.
+        is_complete |= streams.is_complete();
         tokio::select! {
             read = reader.read_buf(&mut decoder.received) => if read? == 0 {
                 return Ok(());

@@ -72,7 +72,7 @@ pub(super) struct ScaleDown {
 /// ReplicaSet keeps one old pod.
 ///
 /// A ReplicaSet has at most as many available pods as its size, because pods beyond it are on their way
-/// out. Upstream counts what the status reports, so it removes too many pods when a status is older than
+/// out. Upstream counts all of the status, so it removes too many pods when a status is older than
 /// the last resize.
 pub(super) fn scale_down_old(d: &Deployment, sets: &ReplicaSets) -> ScaleDown {
     let mut down = ScaleDown {

@@ -64,7 +64,7 @@ impl Reason {
     }
 
     /// The message in one line, for people. Output of probes and programs often has many lines: a first one
-    /// that tells what failed, and a last one that tells why. The last one of `mount` only names its log.
+    /// with the failure, and a last one with its reason. The last one of `mount` only names its log.
     pub fn line(&self) -> String {
         let lines = self.message.lines().map(str::trim);
         let mut lines = lines.filter(|line| !line.is_empty() && !line.starts_with("dmesg(1)"));

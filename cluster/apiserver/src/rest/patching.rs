@@ -178,7 +178,7 @@ impl Patch {
 }
 
 /// Restores kind and version. Upstream reads the result of a strategic merge patch as the type of the stored
-/// object, whatever the patch says.
+/// object. Those of the patch have no effect.
 fn keep_type(object: &mut Value, types: [(&'static str, Value); 2]) {
     let Some(fields) = object.as_object_mut() else {
         return;

@@ -1,4 +1,4 @@
-//! Live checks: whether the API server still has what a sync read from an old cache.
+//! Live checks: whether the API server still has the objects that a sync read from an old cache.
 //!
 //! The caches of a new leader may lack writes of the previous one. A sync then compares the objects
 //! that it read with the API server, before its first write.

@@ -1,4 +1,4 @@
-//! The one guard against stale caches: what a sync may believe, and how it asks.
+//! The one guard against stale caches: the trust of a sync in its caches, and its questions.
 //!
 //! A cache is older than the API server. A sync that trusts it too much repeats its own write, or
 //! undoes a write of the previous leader. A controller has one [`ConsistencyStore`] with one record
@@ -9,8 +9,8 @@
 //! - [`ConsistencyStore::satisfied`]: the events of creations and deletions have come.
 //! - [`ConsistencyStore::is_in_doubt`]: a write of unknown version may be missing.
 //! - [`ConsistencyStore::newest`]: a written object counts until the cache shows it.
-//! - [`TrackedCache::age`]: writes of the previous leader may be missing, so a live read confirms what
-//!   the sync read ([`confirmed`]).
+//! - [`TrackedCache::age`]: writes of the previous leader may be missing, so a live read confirms
+//!   the objects of the sync ([`confirmed`]).
 //!
 //! Upstream: `ConsistencyStore` of `pkg/controller/util/consistency`, which some controllers of 1.36
 //! use behind the gates `StaleControllerConsistency*`, and `ControllerExpectations`.
@@ -101,7 +101,7 @@ impl<K: Key> ConsistencyStore<K> {
         }
     }
 
-    /// The handle for what concerns `cache`.
+    /// The handle for `cache`.
     pub fn track(&self, cache: Arc<dyn VersionedCache>) -> TrackedCache<K> {
         // The cache outlives the controller, and must not keep its records alive.
         let records = Arc::downgrade(&self.records);

@@ -71,8 +71,18 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
 
 /// The DaemonSet that installs the network plugin, if it keeps its pods from `node`, and the reason.
 pub(crate) fn network_plugin(world: &World, node: &Doc) -> Option<(String, String)> {
+    kept_from(with_folders(world, &NETWORK_PLUGINS), node)
+}
+
+/// The DaemonSet that registers the CSI driver `driver`, if it keeps its pods from `node`, and the reason.
+pub(crate) fn storage_driver(world: &World, node: &Doc, driver: &str) -> Option<(String, String)> {
+    let folder = format!("/var/lib/kubelet/plugins/{driver}");
+    kept_from(with_folders(world, &[&folder]), node)
+}
+
+fn kept_from<'w>(mut sets: impl Iterator<Item = &'w Doc>, node: &Doc) -> Option<(String, String)> {
     let node = node.view::<Node>()?;
-    network_plugins(world).find_map(|doc| {
+    sets.find_map(|doc| {
         let set = doc.view::<DaemonSet>()?;
         let why = obstacle(&set.spec.constraints, &node, Comparisons::Disabled)?;
         Some((format!("{}/{}", doc.namespace(), doc.name()), words(why)))
@@ -82,7 +92,7 @@ pub(crate) fn network_plugin(world: &World, node: &Doc) -> Option<(String, Strin
 /// The DaemonSet that installs the network plugin, and the answer about its pod on `node` if that pod is stuck.
 pub(crate) fn network_plugin_pod(world: &World, node: &Doc) -> Option<(String, Explanation)> {
     let pods = world.pods_on(node.name())?;
-    network_plugins(world).find_map(|set| {
+    with_folders(world, &NETWORK_PLUGINS).find_map(|set| {
         let pod = pods.iter().find(|pod| pod.is_controlled_by(set.uid()))?;
         let about = world.explain(&PODS, pod);
         let name = format!("{}/{}", set.namespace(), set.name());
@@ -90,15 +100,17 @@ pub(crate) fn network_plugin_pod(world: &World, node: &Doc) -> Option<(String, E
     })
 }
 
-/// The DaemonSets whose pods write to the folders of network plugins.
-fn network_plugins(world: &World) -> impl Iterator<Item = &Doc> {
-    const FOLDERS: [&str; 2] = ["/etc/cni/net.d", "/opt/cni/bin"];
+/// The folders of network plugins.
+const NETWORK_PLUGINS: [&str; 2] = ["/etc/cni/net.d", "/opt/cni/bin"];
+
+/// The DaemonSets whose pods write to one of these folders of the node.
+fn with_folders<'w>(world: &'w World, folders: &[&str]) -> impl Iterator<Item = &'w Doc> {
     let all = world.list(&DAEMON_SETS, "").unwrap_or_default();
     all.iter().filter(|doc| {
         let mut volumes = doc.items("/spec/template/spec/volumes").iter();
         volumes.any(|volume| {
             let path = volume.pointer("/hostPath/path").and_then(Value::as_str);
-            path.is_some_and(|path| FOLDERS.iter().any(|folder| path.starts_with(folder)))
+            path.is_some_and(|path| folders.iter().any(|folder| path.starts_with(folder)))
         })
     })
 }

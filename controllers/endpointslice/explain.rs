@@ -73,7 +73,14 @@ fn load_balancer(world: &World, doc: &Doc, answer: &mut Explanation) {
         return;
     };
     let message = format!("type LoadBalancer has no address: {}", event.message.trim());
-    let who = format!("operator of {}, or owner of the Service", event.from);
+    // The AWS Load Balancer Controller sends its Events as `service`.
+    let who = match &*event.from {
+        "service" | "service-controller" => {
+            "administrator of the cloud account, operator of the controller of its load balancers, or owner of the Service"
+                .to_owned()
+        }
+        from => format!("operator of {from}, or owner of the Service"),
+    };
     let mut reason = Reason::new(Code::LoadBalancerPending, event.from, message)
         .who(who)
         .since(created);

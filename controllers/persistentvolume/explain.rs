@@ -180,7 +180,10 @@ fn nearest(claim: &Doc, volumes: &[Doc]) -> String {
         let mut problems = Vec::new();
         let class = volume.text("/spec/storageClassName");
         if class != claim.text("/spec/storageClassName") {
-            problems.push(format!("is of class {class:?}"));
+            let asked = claim.text("/spec/storageClassName");
+            problems.push(format!(
+                "is of class {class:?}, and the claim asks for {asked:?}"
+            ));
         }
         let modes = volume.texts("/spec/accessModes");
         for lacking in claim.texts("/spec/accessModes") {

@@ -162,6 +162,16 @@ fn active(world: &World, doc: &Doc, target: &str, answer: &mut Explanation) {
             };
             (Code::MetricsFailed, who.to_owned())
         }
+        "FailedGetPodsMetric" | "FailedGetObjectMetric" => (
+            Code::MetricsFailed,
+            "owner of the autoscaler (name of the metric), or operator of the adapter of custom.metrics.k8s.io (its rules)"
+                .to_owned(),
+        ),
+        "FailedGetExternalMetric" => (
+            Code::MetricsFailed,
+            "owner of the autoscaler (name of the metric), or operator of the adapter of external.metrics.k8s.io"
+                .to_owned(),
+        ),
         _ => (
             Code::MetricsFailed,
             "operator of the metrics API (metrics-server or adapter)".to_owned(),

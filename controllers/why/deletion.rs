@@ -1,7 +1,7 @@
 //! Why an object is still being deleted: each finalizer, with the component that removes it.
 
-use steersman_objects::{CollectorFinalizers, JOB_TRACKING};
-use steersman_values::resource::{NODES, ResourceType};
+use steersman_objects::{CollectorFinalizers, JOB_TRACKING, Pod, PodDisruptionBudget};
+use steersman_values::resource::{NODES, POD_DISRUPTION_BUDGETS, ResourceType};
 use steersman_why::{Code, Doc, Explanation, Reason, World, warning};
 
 use super::snapshot;
@@ -84,6 +84,9 @@ pub(super) fn explain(world: &World, of: &ResourceType, doc: &Doc, answer: &mut 
         answer.since = deleted;
     }
     let finalizers = doc.texts("/metadata/finalizers");
+    if of == &NODES {
+        blocking_budgets(world, doc, answer);
+    }
     let is_pod = of.group.is_empty() && of.plural == "pods";
     // The finalizers of a pod go after its containers.
     if is_pod {
@@ -95,6 +98,36 @@ pub(super) fn explain(world: &World, of: &ResourceType, doc: &Doc, answer: &mut 
     if !is_pod && finalizers.is_empty() && !is_namespace {
         let message = "no finalizer is left, and the API server removes the object";
         answer.add(Reason::new(Code::GracePeriod, "kube-apiserver", message).since(deleted));
+    }
+}
+
+/// Follows the budgets that allow no disruption of pods on a node: a program that drains it waits for them.
+fn blocking_budgets(world: &World, node: &Doc, answer: &mut Explanation) {
+    let budgets = world.list(&POD_DISRUPTION_BUDGETS, "").unwrap_or_default();
+    let closed = budgets
+        .iter()
+        .filter(|budget| budget.number("/status/disruptionsAllowed") == 0);
+    let closed: Vec<&Doc> = closed.collect();
+    if closed.is_empty() {
+        return;
+    }
+    let pods = world.pods_on(node.name()).unwrap_or_default();
+    for budget in closed {
+        let Some(selector) = budget
+            .view::<PodDisruptionBudget>()
+            .and_then(|view| view.spec.selector.clone().ok())
+        else {
+            continue;
+        };
+        let covers = |pod: &&Doc| {
+            pod.namespace() == budget.namespace()
+                && pod
+                    .view::<Pod>()
+                    .is_some_and(|pod| selector.matches(&pod.meta.labels))
+        };
+        if pods.iter().any(covers) {
+            answer.follow(world.explain(&POD_DISRUPTION_BUDGETS, budget));
+        }
     }
 }
 

@@ -21,8 +21,8 @@ use jiff::SignedDuration;
 use steersman_objects::{ReplicaSet, ReplicationController};
 use steersman_runtime::leader::DEFAULT_LEASE;
 use steersman_values::resource::{
-    HORIZONTAL_POD_AUTOSCALERS, LEASES, NAMESPACES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES,
-    ResourceType, SERVICE_ACCOUNTS,
+    HORIZONTAL_POD_AUTOSCALERS, LEASES, NAMESPACES, NODES, PERSISTENT_VOLUME_CLAIMS,
+    PERSISTENT_VOLUMES, ResourceType, SERVICE_ACCOUNTS,
 };
 use steersman_why::{Code, Doc, Explanation, Known, Reason, Subject, World, keys, pod, warning};
 
@@ -244,6 +244,7 @@ fn by_kind(world: &World, of: &ResourceType, doc: &Doc, answer: &mut Explanation
         ("policy", "poddisruptionbudgets") => disruption::explain::explain(world, doc, answer),
         ("", "pods") => {
             pod::explain(world, doc, answer);
+            storage_driver(world, doc, answer);
             attachdetach::explain::explain(world, doc, answer);
             if answer.is_stuck() {
                 tainteviction::explain::explain(world, doc, answer);
@@ -260,6 +261,27 @@ fn by_kind(world: &World, of: &ResourceType, doc: &Doc, answer: &mut Explanation
         ("networking.k8s.io", "ingresses") => ingress::explain(world, doc, answer),
         _ if controllers(of).is_empty() => answer.reasons.extend(reported(world, doc)),
         _ => {}
+    }
+}
+
+/// Names the DaemonSet that registers a CSI driver and keeps its pods from the node of `doc`, a pod.
+fn storage_driver(world: &World, doc: &Doc, answer: &mut Explanation) {
+    let node = doc.text("/spec/nodeName");
+    for reason in &mut answer.reasons {
+        let driver = reason
+            .message
+            .split_once(pod::UNREGISTERED_DRIVER)
+            .and_then(|(start, _)| start.rsplit(' ').next());
+        let found = driver
+            .zip(world.get(&NODES, "", node).found())
+            .and_then(|(driver, node)| daemonset::explain::storage_driver(world, &node, driver));
+        if let Some((set, why)) = found {
+            reason.message = format!(
+                "{}; DaemonSet {set}, which registers the driver, has no pod on {node}: {why}",
+                reason.message
+            );
+            reason.who = format!("owner of DaemonSet {set} (tolerations, node selector)");
+        }
     }
 }
 

@@ -9,6 +9,9 @@ use steersman_values::resource::NODES;
 
 use crate::{Doc, World};
 
+/// The end of a demand for an extended resource without a node that offers it.
+pub(crate) const NO_PLUGIN: &str = ", which no device plugin reports on any node";
+
 /// Names of nodes in one sentence.
 const NAMES: usize = 5;
 
@@ -158,6 +161,7 @@ fn amount(pod: &Doc, resource: &str, nodes: Option<&[Doc]>) -> Option<String> {
         Some(largest) if largest < asked => {
             format!(", and the largest node has {}", largest.canonical())
         }
+        None if nodes.is_some() && resource.contains('/') => NO_PLUGIN.to_owned(),
         None if nodes.is_some() => ", which no node has".to_owned(),
         _ => String::new(),
     };
@@ -296,7 +300,7 @@ mod tests {
             "0/2 nodes are available: 1 Insufficient cpu, 2 Insufficient example.com/gpu.";
         assert_eq!(
             told(nodes, &spec, message),
-            "the pod asks for 4 cpu; the pod asks for 2 example.com/gpu, which no node has"
+            "the pod asks for 4 cpu; the pod asks for 2 example.com/gpu, which no device plugin reports on any node"
         );
     }
 

@@ -23,10 +23,14 @@ pub(super) fn container(is_init: bool, status: &Value) -> Option<Result<Reason, 
         let said = waiting["message"].as_str().unwrap_or_default();
         let image = status["image"].as_str().unwrap_or_default();
         let (code, message, who) = match why {
+            "ErrImageNeverPull" => (
+                Code::ImagePull,
+                format!("{kind} {name}: image {image:?} is not on the node ({why}): {said}"),
+                "owner of the pod template (imagePullPolicy), or administrator of the node (the image)",
+            ),
             "ImagePullBackOff"
             | "ErrImagePull"
             | "InvalidImageName"
-            | "ErrImageNeverPull"
             | "ImageInspectError"
             | "RegistryUnavailable" => (
                 Code::ImagePull,
@@ -44,7 +48,11 @@ pub(super) fn container(is_init: bool, status: &Value) -> Option<Result<Reason, 
             | "PostStartHookError" => (
                 Code::ContainerConfig,
                 format!("{kind} {name} cannot be started ({why}): {said}"),
-                "owner of the pod template, or of the ConfigMap or Secret that it names",
+                if said.contains("runAsNonRoot") {
+                    "owner of the pod template (runAsUser), or of the image (its user)"
+                } else {
+                    "owner of the pod template, or of the ConfigMap or Secret that it names"
+                },
             ),
             _ => return Some(Err(Waits)),
         };

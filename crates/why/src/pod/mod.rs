@@ -16,6 +16,9 @@ use crate::{Code, Doc, Explanation, Reason, World};
 
 pub use groups::unavailable;
 
+/// The kubelet's words after the name of a CSI driver without a plugin on the node.
+pub const UNREGISTERED_DRIVER: &str = " not found in the list of registered CSI drivers";
+
 const KUBELET: &str = "kubelet";
 
 /// Time after which a pod that only starts is worth a look.

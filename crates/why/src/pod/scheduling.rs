@@ -37,12 +37,19 @@ pub(super) fn unscheduled(world: &World, doc: &Doc, answer: &mut Explanation) {
                 ports(world, doc, answer);
             }
             let only = room::only_node(doc);
+            let demands = placement::demands(world, doc, message);
+            let lacks_plugin = demands
+                .iter()
+                .any(|demand| demand.ends_with(placement::NO_PLUGIN));
             let who = match only {
+                _ if lacks_plugin => {
+                    "administrator of the nodes (the device plugin), or owner of the pod template"
+                        .to_owned()
+                }
                 _ if answer.causes().count() > known => "see the other causes".to_owned(),
                 Some(node) => format!("owner of the pod template, or administrator of node {node}"),
                 None => "owner of the pod template, or administrator of the nodes".to_owned(),
             };
-            let demands = placement::demands(world, doc, message);
             let room = only.map(|node| room::told(world, doc, node, message));
             let mut message = nodes_in(message).to_owned();
             for demand in demands {

@@ -3,7 +3,7 @@
 use serde_json::Value;
 use steersman_values::resource::{NODES, PODS, VOLUME_ATTACHMENTS};
 
-use super::{KUBELET, START, name, starting};
+use super::{KUBELET, START, UNREGISTERED_DRIVER, name, starting};
 use crate::{Code, Doc, Reason, World, warning};
 
 pub(super) fn silent_node(world: &World, doc: &Doc) -> Option<Reason> {
@@ -37,7 +37,8 @@ pub(super) fn blocked_start(world: &World, doc: &Doc) -> Reason {
     let sandbox = warning(world, doc, &["FailedCreatePodSandBox"]);
     let mount_owner = volume
         .as_ref()
-        .map_or("", |event| owner_of_mount(&event.message));
+        .map(|event| owner_of_mount(&event.message, doc.text("/spec/nodeName")))
+        .unwrap_or_default();
     let (code, event, who) = match (volume, sandbox) {
         (Some(event), _)
             if event.reason == "FailedAttachVolume" && event.message.contains("Multi-Attach") =>
@@ -51,7 +52,7 @@ pub(super) fn blocked_start(world: &World, doc: &Doc) -> Reason {
         (Some(event), _) if event.reason == "FailedAttachVolume" => {
             (Code::AttachPending, event, "operator of the storage driver")
         }
-        (Some(event), _) => (Code::VolumeMount, event, mount_owner),
+        (Some(event), _) => (Code::VolumeMount, event, &*mount_owner),
         (None, Some(event)) => (
             Code::SandboxFailed,
             event,
@@ -101,22 +102,31 @@ pub(super) fn blocked_start(world: &World, doc: &Doc) -> Reason {
     reason
 }
 
-/// The one that can mend a failed mount, by words of the kubelet and of `mount`.
-fn owner_of_mount(message: &str) -> &'static str {
+/// The one that can mend a failed mount on `node`, by words of the kubelet and of `mount`.
+fn owner_of_mount(message: &str, node: &str) -> String {
     let has = |words: &[&str]| words.iter().any(|word| message.contains(word));
-    if has(&["configmap \"", "secret \""]) && message.contains("not found") {
-        "creator of this ConfigMap or Secret, or owner of the pod template (volumes)"
+    let driver = message
+        .split_once(UNREGISTERED_DRIVER)
+        .and_then(|(start, _)| start.rsplit(' ').next());
+    if let Some(driver) = driver {
+        format!("operator of the CSI driver {driver} (its plugin on node {node})")
+    } else if has(&["configmap \"", "secret \""]) && message.contains("not found") {
+        "creator of this ConfigMap or Secret, or owner of the pod template (volumes)".to_owned()
+    } else if message.contains("hostPath type check failed") {
+        format!("owner of the pod template (hostPath), or administrator of node {node}")
     } else if has(&["/sbin/mount.", "unknown filesystem type"]) {
-        "administrator of the node (programs that mount this file system, such as nfs-common)"
+        format!(
+            "administrator of node {node} (programs that mount this file system, such as nfs-common)"
+        )
     } else if has(&[
         "access denied by server",
         "timed out",
         "No route to host",
         "Connection refused",
     ]) {
-        "operator of the file server, or of the network between it and the node"
+        "operator of the file server, or of the network between it and the node".to_owned()
     } else {
-        "owner of the volume, Secret or ConfigMap"
+        "owner of the volume, Secret or ConfigMap".to_owned()
     }
 }
 

@@ -95,7 +95,7 @@ pub(super) const STORIES: &[Story] = &[
         truth: Truth::Cause(
             Code::VolumeMount,
             "/sbin/mount.<type> helper program",
-            "administrator of the node",
+            "administrator of node node-1",
         ),
     },
     Story {

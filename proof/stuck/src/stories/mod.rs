@@ -2,6 +2,7 @@
 
 mod batch;
 mod blind;
+mod blind_eighth;
 mod blind_fifth;
 mod blind_seventh;
 mod blind_sixth;
@@ -15,7 +16,7 @@ use crate::Story;
 
 /// All stories, sorted by their question.
 pub fn all() -> Vec<&'static Story> {
-    let groups: [&[Story]; 10] = [
+    let groups: [&[Story]; 11] = [
         workloads::STORIES,
         deletion::STORIES,
         batch::STORIES,
@@ -26,6 +27,7 @@ pub fn all() -> Vec<&'static Story> {
         blind_fifth::STORIES,
         blind_sixth::STORIES,
         blind_seventh::STORIES,
+        blind_eighth::STORIES,
     ];
     let mut all: Vec<&Story> = groups.into_iter().flatten().collect();
     all.sort_by_key(|story| story.question);

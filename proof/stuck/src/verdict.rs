@@ -86,7 +86,9 @@ fn judge_list(story: &Story, about: &Report, list: &Report) -> Result<(), String
     let is_searched = KINDS.iter().any(|of| *of.kind == *object.kind);
     let should_be = match story.truth {
         Truth::Cause(code, ..) | Truth::Inside(code, ..) => {
-            is_searched && !matches!(code, Code::Suspended | Code::DisruptionBlocked)
+            let is_budget = object.kind == "PodDisruptionBudget";
+            let is_full = code == Code::DisruptionBlocked && is_budget;
+            is_searched && !is_full && code != Code::Suspended
         }
         Truth::Moves(_) | Truth::Fine => false,
     };

@@ -272,9 +272,10 @@ fn storage_driver(world: &World, doc: &Doc, answer: &mut Explanation) {
             .message
             .split_once(pod::UNREGISTERED_DRIVER)
             .and_then(|(start, _)| start.rsplit(' ').next());
-        let found = driver
-            .zip(world.get(&NODES, "", node).found())
-            .and_then(|(driver, node)| daemonset::explain::storage_driver(world, &node, driver));
+        let found = driver.and_then(|driver| {
+            let node = world.get(&NODES, "", node).found()?;
+            daemonset::explain::storage_driver(world, &node, driver)
+        });
         if let Some((set, why)) = found {
             reason.message = format!(
                 "{}; DaemonSet {set}, which registers the driver, has no pod on {node}: {why}",

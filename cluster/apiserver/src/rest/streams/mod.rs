@@ -7,7 +7,9 @@
 //! languages WebSocket. Upstream: `k8s.io/apimachinery/pkg/util/httpstream`,
 //! `k8s.io/kubelet/pkg/cri/streaming`.
 
+use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -16,8 +18,9 @@ use http::header::{CONNECTION, HeaderMap, HeaderName, HeaderValue, UPGRADE};
 use http::request::Parts;
 use parking_lot::Mutex;
 use ring::digest;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc::{Receiver, UnboundedSender, channel, unbounded_channel};
+use tokio::time::timeout;
 
 use crate::status::Status;
 
@@ -39,6 +42,9 @@ const STDERR: u32 = 2;
 const ERROR: u32 = 3;
 /// Changes of the size of its terminal.
 const RESIZE: u32 = 4;
+
+/// Time for a client to close its side.
+const CLOSE_LIMIT: Duration = Duration::from_secs(1);
 
 /// Unsent pieces of output. More wait for the client.
 const UNSENT: usize = 64;
@@ -296,6 +302,18 @@ impl Session {
             tracing::debug!(%error, "a session of channels failed");
         }
     }
+}
+
+/// Ends a connection after its last frame: the client gets a moment to close its side first, since a reset would
+/// discard frames on their way to it.
+async fn close(
+    mut reader: impl AsyncRead + Unpin,
+    mut writer: impl AsyncWrite + Unpin,
+) -> io::Result<()> {
+    let mut nowhere = tokio::io::sink();
+    let rest = tokio::io::copy(&mut reader, &mut nowhere);
+    drop(timeout(CLOSE_LIMIT, rest).await);
+    writer.shutdown().await
 }
 
 /// The ends of the pipes between frames and work.

@@ -8,14 +8,11 @@ use std::io;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use flate2::{Decompress, FlushDecompress};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::time::{Duration, timeout};
 
-use super::{ERROR, Input, Opened, Output, Pipes, RESIZE, STDERR, STDIN, STDOUT};
+use super::{ERROR, Input, Opened, Output, Pipes, RESIZE, STDERR, STDIN, STDOUT, close};
 
 /// The largest frame of a client in bytes.
 const MAX_FRAME: usize = 16 << 20;
-/// Time for a client to close its side.
-const CLOSE_LIMIT: Duration = Duration::from_secs(1);
 
 const SYN_STREAM: u16 = 1;
 const SYN_REPLY: u16 = 2;
@@ -349,15 +346,7 @@ pub(super) async fn drive(
         writer.write_all(&data(*id, FIN, &[])).await?;
     }
     writer.flush().await?;
-    let rest = async {
-        while reader
-            .read_buf(&mut decoder.received)
-            .await
-            .is_ok_and(|read| read > 0)
-        {}
-    };
-    drop(timeout(CLOSE_LIMIT, rest).await);
-    writer.shutdown().await
+    close(reader, writer).await
 }
 
 #[cfg(test)]

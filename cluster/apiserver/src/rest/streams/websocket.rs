@@ -6,16 +6,13 @@ use std::io;
 
 use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream};
-use tokio::time::{Duration, timeout};
 
-use super::{Input, Opened, Output, Pipes, STDOUT};
+use super::{Input, Opened, Output, Pipes, STDOUT, close};
 
 /// The channel number of the message that ends a channel.
 const CLOSED: u8 = 255;
 /// The largest message of a client in bytes.
 const MAX_MESSAGE: usize = 16 << 20;
-/// Time for a client to close its side.
-const CLOSE_LIMIT: Duration = Duration::from_secs(1);
 
 const BINARY: u8 = 2;
 const CLOSE: u8 = 8;
@@ -179,15 +176,7 @@ pub(super) async fn drive(
         }
     }
     write(&mut writer, CLOSE, &[&1000_u16.to_be_bytes()]).await?;
-    let rest = async {
-        while reader
-            .read_buf(&mut decoder.received)
-            .await
-            .is_ok_and(|read| read > 0)
-        {}
-    };
-    drop(timeout(CLOSE_LIMIT, rest).await);
-    writer.shutdown().await
+    close(reader, writer).await
 }
 
 fn byte(channel: u32) -> u8 {

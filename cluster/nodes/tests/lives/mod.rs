@@ -216,3 +216,16 @@ async fn an_ephemeral_container_starts_and_the_others_keep_their_status() {
         "{status}"
     );
 }
+
+/// A cluster with a simulated node that reports Events.
+async fn with_events() -> DevCluster {
+    DevCluster::builder()
+        .simulated_nodes(NodesConfig {
+            count: 1,
+            events: true,
+            ..NodesConfig::default()
+        })
+        .start()
+        .await
+        .unwrap()
+}

@@ -7,18 +7,6 @@ use super::*;
 
 const RESIZE: &str = "/api/v1/namespaces/default/pods/p/resize";
 
-async fn with_events() -> DevCluster {
-    DevCluster::builder()
-        .simulated_nodes(NodesConfig {
-            count: 1,
-            events: true,
-            ..NodesConfig::default()
-        })
-        .start()
-        .await
-        .unwrap()
-}
-
 /// Sends a strategic merge patch, which keeps the other containers and fields.
 async fn patch(cluster: &DevCluster, path: &str, body: Value) -> Result<Value, Status> {
     let kind = "application/strategic-merge-patch+json";

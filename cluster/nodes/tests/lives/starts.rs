@@ -2,18 +2,6 @@
 
 use super::*;
 
-async fn with_events() -> DevCluster {
-    DevCluster::builder()
-        .simulated_nodes(NodesConfig {
-            count: 1,
-            events: true,
-            ..NodesConfig::default()
-        })
-        .start()
-        .await
-        .unwrap()
-}
-
 fn with_spec(fields: Value) -> Value {
     let mut pod = pod("a");
     for (field, value) in fields.as_object().unwrap() {

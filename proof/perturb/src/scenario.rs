@@ -41,6 +41,22 @@ pub struct Scenario {
 }
 
 impl Scenario {
+    /// A scenario without steps, rules and controllers. Others set only their own fields.
+    pub const BLANK: Self = Self {
+        controller: "",
+        name: "",
+        controllers: &[],
+        configure: |context| context,
+        nodes: 0,
+        before: Vec::new,
+        steps: Vec::new,
+        churn: Churn::None,
+        errors: &[],
+        rules: &[],
+        final_rules: &[],
+        gauges: &[],
+    };
+
     /// `controller/name`.
     pub fn id(&self) -> String {
         format!("{}/{}", self.controller, self.name)

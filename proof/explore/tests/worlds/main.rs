@@ -12,7 +12,7 @@ use std::sync::LazyLock;
 
 use serde_json::{Value, json};
 use steersman_explore::{World, kubelets};
-use steersman_perturb::{Churn, Scenario, State};
+use steersman_perturb::{Scenario, State};
 
 /// All worlds, in the order of the table.
 static ALL: LazyLock<Vec<World>> = LazyLock::new(|| {
@@ -34,20 +34,7 @@ fn main() -> ExitCode {
 }
 
 /// A scenario without steps, rules and controllers.
-const BLANK: Scenario = Scenario {
-    controller: "",
-    name: "",
-    controllers: &[],
-    configure: |context| context,
-    nodes: 0,
-    before: Vec::new,
-    steps: Vec::new,
-    churn: Churn::None,
-    errors: &[],
-    rules: &[],
-    final_rules: &[],
-    gauges: &[],
-};
+const BLANK: Scenario = Scenario::BLANK;
 
 /// A world with kubelets, without steps.
 fn blank(scenario: Scenario) -> World {

@@ -193,21 +193,12 @@ mod tests {
     use steersman_values::clock::Clock;
 
     use super::*;
-    use crate::scenario::Churn;
 
     static SCENARIO: Scenario = Scenario {
         controller: "test",
         name: "flags",
-        controllers: &[],
         configure: |context| context.with_flag("terminated-pod-gc-threshold", "7"),
-        nodes: 0,
-        before: Vec::new,
-        steps: Vec::new,
-        churn: Churn::None,
-        errors: &[],
-        rules: &[],
-        final_rules: &[],
-        gauges: &[],
+        ..Scenario::BLANK
     };
 
     fn process(program: &str) -> Process {

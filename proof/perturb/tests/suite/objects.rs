@@ -3,23 +3,10 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use steersman_perturb::{Churn, Scenario, State, Step};
+use steersman_perturb::{Scenario, State, Step};
 
-/// Defaults of a scenario, with empty steps, rules and controllers.
-pub(crate) const BLANK: Scenario = Scenario {
-    controller: "",
-    name: "",
-    controllers: &[],
-    configure: |context| context,
-    nodes: 0,
-    before: Vec::new,
-    steps: Vec::new,
-    churn: Churn::None,
-    errors: &[],
-    rules: &[],
-    final_rules: &[],
-    gauges: &[],
-};
+/// The defaults of a scenario.
+pub(crate) const BLANK: Scenario = Scenario::BLANK;
 
 pub(crate) fn path(plural: &str, name: &str) -> String {
     path_in("default", plural, name)

@@ -54,7 +54,7 @@ impl Widgets {
             "spec": {"group": group, "scope": "Namespaced", "versions": [version], "names": named},
         });
         let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-        world.delete_at_end(format!("{definitions}/widgets.{group}"));
+        world.delete_definition_at_end(format!("{definitions}/widgets.{group}"));
         world.post(definitions, &definition).await?.created()?;
         let path = world.group(&format!("{group}/v1"), "widgets");
         let widgets = Self { path, group };

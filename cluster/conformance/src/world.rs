@@ -41,6 +41,8 @@ pub(super) struct World {
 enum Leftover {
     /// An object outside of the namespace.
     Outside(String),
+    /// A CustomResourceDefinition, which a server deletes after its answer.
+    Definition(String),
     /// An object with a finalizer.
     Finalized(String),
 }
@@ -79,13 +81,17 @@ impl World {
         let left = self.left.lock().clone();
         let mut ends = Vec::new();
         for one in left {
-            ends.push(match one {
-                Leftover::Outside(path) => self.delete(&path).await,
-                Leftover::Finalized(path) => {
-                    self.merge(&path, &json!({"metadata": {"finalizers": null}}))
-                        .await
+            match one {
+                Leftover::Outside(path) => ends.push(self.delete(&path).await),
+                Leftover::Definition(path) => {
+                    ends.push(self.delete(&path).await);
+                    ends.push(self.until(404, async || self.get(&path).await).await);
                 }
-            });
+                Leftover::Finalized(path) => ends.push(
+                    self.merge(&path, &json!({"metadata": {"finalizers": null}}))
+                        .await,
+                ),
+            }
         }
         // Some pods are bound to a missing node, so no kubelet ends them soon.
         ends.push(
@@ -110,6 +116,11 @@ impl World {
     /// Deletes an object outside of the namespace at the end.
     pub(super) fn delete_at_end(&self, path: impl Into<String>) {
         self.left.lock().push(Leftover::Outside(path.into()));
+    }
+
+    /// Deletes a CustomResourceDefinition at the end, and waits for its end: it follows the answer.
+    pub(super) fn delete_definition_at_end(&self, path: impl Into<String>) {
+        self.left.lock().push(Leftover::Definition(path.into()));
     }
 
     /// Removes the finalizers of an object at the end.

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Attacks a leading manager: its HTTPS port with hostile certificates, frames and connections, and its own
-thread with the worst objects that users may create.
+thread with the worst objects that users may create. At the end, another manager meets an API server that
+refuses it with errors of 1 MiB, and a credential plugin that prints as much.
 
   cargo build --profile dist && scripts/attack.py [--binary target/dist/steersman] [--only KIND] [--verbose]
   scripts/build-static.sh target/image-binary && scripts/attack.py --binary target/image-binary/steersman --server STEERSMAN
@@ -19,6 +20,7 @@ The script needs the package cryptography; scripts/test.sh installs it for .venv
 import argparse
 import base64
 import datetime
+import http.server
 import json
 import multiprocessing
 import os
@@ -451,6 +453,22 @@ def at_once(count, action):
 # The manager.
 
 
+def seconds(pid):
+    """Processor time by thread: that of the main thread, and that of all."""
+    def of(path):
+        with open(path) as file:
+            fields = file.read().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    return of(f"/proc/{pid}/task/{pid}/stat"), of(f"/proc/{pid}/stat")
+
+
+def memory(pid, field):
+    """Resident memory in MiB."""
+    with open(f"/proc/{pid}/status") as file:
+        return int(re.search(rf"{field}:\s+(\d+)", file.read()).group(1)) / 1024
+
+
 class Manager:
     """A manager that leads a cluster of its own."""
 
@@ -505,19 +523,10 @@ class Manager:
         return answer.decode()
 
     def seconds(self):
-        """Processor time by thread: that of the main thread, and that of all."""
-        def of(path):
-            with open(path) as file:
-                fields = file.read().rsplit(")", 1)[1].split()
-            return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-        pid = self.process.pid
-        return of(f"/proc/{pid}/task/{pid}/stat"), of(f"/proc/{pid}/stat")
+        return seconds(self.process.pid)
 
     def memory(self, field="VmRSS"):
-        """Resident memory in MiB."""
-        with open(f"/proc/{self.process.pid}/status") as file:
-            return int(re.search(rf"{field}:\s+(\d+)", file.read()).group(1)) / 1024
+        return memory(self.process.pid, field)
 
     def end(self):
         for process in filter(None, (self.process, self.server)):
@@ -604,12 +613,78 @@ class Watch:
         self.process.join()
 
 
+class Refusing(http.server.BaseHTTPRequestHandler):
+    """An API server that knows its version, and fails all other requests with the largest error."""
+
+    protocol_version = "HTTP/1.1"
+    body = json.dumps({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 500, "reason": "InternalError", "message": "x" * ((1 << 20) - 1000)}).encode()
+    answers = 0
+
+    def do_GET(self):
+        self.rfile.read(int(self.headers.get("content-length", 0)))
+        known = {"/version": b'{"major": "1", "minor": "36", "gitVersion": "v1.36.2"}', "/healthz": b"ok"}.get(self.path)
+        self.send_response(200 if known else 500)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(known or self.body)))
+        self.end_headers()
+        self.wfile.write(known or self.body)
+        Refusing.answers += known is None
+
+    do_POST = do_PUT = do_PATCH = do_DELETE = do_GET
+
+    def log_message(self, *_):
+        pass
+
+
+def refused(binary, folder):
+    """Runs a manager for 20 seconds. Its API server sends errors of 1 MiB, and its credential plugin prints as much, with
+    credentials that expire after a second. Returns failures."""
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Refusing)
+    holder = Holder("server", None)
+    with open(f"{folder}/server.pem", "wb") as file:
+        file.write(holder.pem() + holder.key_pem())
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(f"{folder}/server.pem")
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    with open(f"{folder}/credential.json", "w") as file:
+        status = {"token": "t", "expirationTimestamp": "SOON"}
+        padding = ["x" * 20] * 40000
+        json.dump({"kind": "ExecCredential", "apiVersion": "client.authentication.k8s.io/v1", "status": status, "padding": padding}, file)
+    plugin = f"{folder}/plugin"
+    with open(plugin, "w") as file:
+        file.write(f"#!/bin/sh\necho >>{folder}/plugin.runs\nsed s/SOON/$(date --utc --date=1sec +%FT%TZ)/ {folder}/credential.json\n")
+    os.chmod(plugin, 0o700)
+    user = {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": plugin, "interactiveMode": "Never"}}
+    with open(f"{folder}/refused", "w") as file:
+        json.dump({"apiVersion": "v1", "kind": "Config", "current-context": "x", "users": [{"name": "x", "user": user}],
+                   "clusters": [{"name": "x", "cluster": {"server": f"https://127.0.0.1:{server.server_port}", "insecure-skip-tls-verify": True}}],
+                   "contexts": [{"name": "x", "context": {"cluster": "x", "user": "x"}}]}, file)
+    with open(f"{folder}/refused.log", "w") as log:
+        manager = subprocess.Popen([binary, f"--kubeconfig={folder}/refused", "--secure-port=0", f"--cert-dir={folder}"], stderr=log)
+    try:
+        ended = time.monotonic() + 20
+        while time.monotonic() < ended and manager.poll() is None:
+            time.sleep(0.5)
+        if manager.poll() is not None:
+            return ["the manager ended while its API server refused it: " + open(f"{folder}/refused.log").read()[-1000:]]
+        leading, peak = seconds(manager.pid)[0], memory(manager.pid, "VmHWM")
+    finally:
+        manager.terminate()
+        manager.wait()
+        server.shutdown()
+    runs = os.path.getsize(f"{folder}/plugin.runs")
+    print(f"{Refusing.answers} errors and {runs} outputs of a credential plugin, 1 MiB each: "
+          f"{leading:.2f} s of the leading thread in all; memory at most {peak:.0f} MiB")
+    return [f"memory reached {peak:.0f} MiB with refused credentials"] if peak > MEMORY else []
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--binary", default="target/dist/steersman")
     parser.add_argument("--server", help="a program with the embedded API server, if --binary is the manager alone")
     parser.add_argument("--kubeconfig", help="the API server of a cluster without a controller manager")
-    parser.add_argument("--only", help="certificates, handshakes, requests, frames, connections or objects")
+    parser.add_argument("--only", help="certificates, handshakes, requests, frames, connections, objects or answers")
     parser.add_argument("--verbose", action="store_true", help="print each input")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
@@ -618,6 +693,8 @@ def main():
             failed = attack(manager, arguments)
         finally:
             manager.end()
+        if arguments.only in (None, "answers"):
+            failed += refused(arguments.binary, folder)
         if failed:
             print(open(f"{folder}/manager.log").read()[-4000:])
             sys.exit("\n".join(failed))

@@ -26,7 +26,7 @@ trap 'rm -rf "$scratch"' EXIT
 PROFILE_RUNS="$scratch/runs" scripts/build-static.sh "$scratch/bin"
 cargo build --locked --profile dist --package steersman-bench
 # Managers write their counts when they end.
-target/dist/steersman-bench compare --manager "$scratch/bin/steersman" --repeat 1 --rows "$rows"
+"${CARGO_TARGET_DIR:-target}/dist/steersman-bench" compare --manager "$scratch/bin/steersman" --repeat 1 --rows "$rows"
 "$profdata" merge --sparse --output "$scratch/steersman.profdata" "$scratch"/runs/*.profraw
 gzip --no-name --best --stdout "$scratch/steersman.profdata" >profile/steersman.profdata.gz
 rustc --version >profile/compiler

@@ -32,8 +32,8 @@ enum Kind {
 }
 
 impl Manager {
-    /// Starts a manager that fills its caches and waits. A program waits without caches, since it has no
-    /// Lease. `number` marks its requests in the log.
+    /// Starts a manager that fills its caches and waits. A program starts when it
+    /// shall lead. `number` marks its requests in the log.
     pub fn standby(
         cluster: &DevCluster,
         scenario: &'static Scenario,

@@ -1,7 +1,8 @@
 //! A manager that is a program of its own, such as kube-controller-manager. It reaches the cluster by
 //! HTTPS, at a port of its own that marks its requests.
 //!
-//! It leads from its start, without a Lease: the run starts it where a Lease would let it lead.
+//! It leads as soon as it has its Lease. The run deletes the Lease of a killed program, since the next one
+//! would wait for its end.
 
 use std::fs::File;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -26,6 +27,9 @@ use crate::scenario::Scenario;
 
 /// Lines of the log in the report of an end.
 const TAIL: usize = 5;
+/// The Lease of the programs.
+const LEASE: &str =
+    "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-controller-manager";
 
 /// A program and its files. It is killed on drop.
 pub(super) struct Process {
@@ -117,13 +121,20 @@ impl Process {
         format!("the process ({status}):\n{tail}")
     }
 
-    /// Kills the process, and waits until it is gone. A panic would have ended it before.
+    /// Kills the process, waits until it is gone, and deletes its Lease. A panic would have ended it before.
+    ///
+    /// # Panics
+    /// If the API server refuses to delete the Lease.
     pub(super) async fn kill(mut self) -> usize {
         if let Some(mut running) = self.running.take() {
             running.kill.cancel();
             // The sender is dropped after the status only.
             let _ = running.ended.wait_for(Option::is_some).await;
             running.door.stop().await;
+            // A process that never led has no Lease.
+            if let Err(status) = self.cluster.delete(LEASE).await {
+                assert_eq!(status.code, 404, "{}", status.message);
+            }
         }
         0
     }
@@ -147,8 +158,8 @@ async fn wait_for(mut child: Child, kill: CancellationToken, ended: watch::Sende
     ended.send_replace(Some(text));
 }
 
-/// The flags of a scenario: its controllers, no Lease, no port, no limit of requests, and the flags that
-/// its context sets.
+/// The flags of a scenario: its controllers, no port, no limit of requests, and the flags that its context
+/// sets.
 fn flags_of(cluster: &DevCluster, scenario: &'static Scenario) -> Vec<String> {
     let names: Vec<&str> = scenario
         .controllers
@@ -157,7 +168,6 @@ fn flags_of(cluster: &DevCluster, scenario: &'static Scenario) -> Vec<String> {
         .collect();
     let mut flags = vec![
         format!("--controllers={}", names.join(",")),
-        "--leader-elect=false".to_owned(),
         "--secure-port=0".to_owned(),
         "--kube-api-qps=1000".to_owned(),
         "--kube-api-burst=2000".to_owned(),
@@ -190,6 +200,7 @@ fn context(cluster: &DevCluster) -> ControllerContext {
 #[cfg(test)]
 mod tests {
     use jiff::Timestamp;
+    use serde_json::json;
     use steersman_values::clock::Clock;
 
     use super::*;
@@ -215,6 +226,20 @@ mod tests {
             .filter(|flag| flag.contains("gc"))
             .collect();
         assert_eq!(of_scenario, ["--terminated-pod-gc-threshold=7"]);
+    }
+
+    #[tokio::test]
+    async fn the_next_program_finds_no_lease() {
+        let mut process = process("/bin/cat");
+        let cluster = process.cluster.clone();
+        let metadata = json!({"name": "kube-controller-manager", "namespace": "kube-system"});
+        let lease =
+            json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata});
+        cluster.create(lease).await.expect("a new Lease");
+        process.start().await;
+        process.kill().await;
+        let found = cluster.get(LEASE).await.expect_err("no Lease");
+        assert_eq!(found.code, 404);
     }
 
     #[tokio::test]

@@ -218,8 +218,8 @@ impl Plan {
         }
     }
 
-    /// Whether the plan can run on a program of its own. A failover needs its Lease, and without an answer
-    /// it waits for ever.
+    /// Whether the plan can run on a program of its own. Nothing takes its Lease away for a failover,
+    /// and without an answer it waits for ever.
     pub(crate) fn suits_a_program(&self) -> bool {
         !matches!(
             self,

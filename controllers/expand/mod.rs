@@ -32,6 +32,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     identity: IDENTITY,
     reads: &[Read::of::<PersistentVolumeClaim>()],
     rules: &[
+        // Volumes are read one at a time, and no sync reads a cache of them. Upstream does so as well.
         Rule::new(&[""], &["persistentvolumes"], &["get"]),
         Rule::new(&[""], &["persistentvolumeclaims/status"], &["patch"]),
         Rule::EVENTS,
@@ -52,6 +53,7 @@ const WORKERS: usize = 10;
 
 fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     let keyed = Keyed::<PersistentVolumeClaim>::new(ctx, NAME, COMPONENT);
+    // Upstream also queues a deleted claim, whose sync then finds nothing.
     let queue = keyed.queue();
     keyed.objects().add_handler(move |change| match change {
         Change::Added { object, .. } if decision::is_bound(object) => queue.add(object.key()),

@@ -1,4 +1,7 @@
 //! One sync of one claim: an Event about its expansion, and the driver of an in-tree volume.
+//!
+//! Upstream: `syncHandler` in `volume/expand/expand_controller.go`. Each failure returns the claim to
+//! the queue with back-off; success needs no later look, since the resizer works on its own.
 
 use std::sync::Arc;
 
@@ -57,6 +60,8 @@ impl ObjectSyncer for Expander {
     type Object = PersistentVolumeClaim;
     type Error = SyncError;
 
+    /// The order is upstream's. The binding is checked before the sizes, so a claim whose volume
+    /// belongs to another claim fails loudly even if it asks for nothing.
     async fn sync(
         &self,
         key: &ObjectKey,
@@ -76,6 +81,8 @@ impl ObjectSyncer for Expander {
                 let message = format!(
                     "CSI migration enabled for {plugin}; waiting for external resizer to expand the pvc"
                 );
+                // The Event comes before the annotation, as upstream. A failed PATCH repeats it with
+                // the next sync.
                 self.event(&claim, EventType::Normal, message);
                 self.annotate(key, &claim, driver).await?;
             }
@@ -86,6 +93,9 @@ impl ObjectSyncer for Expander {
 
 impl Expander {
     /// The volume with this name, as the API server has it.
+    ///
+    /// Upstream: `getPersistentVolume`. A cached volume could show the size before the last resize. A
+    /// volume that is gone is an error, and the sync repeats with back-off.
     async fn volume(&self, name: &str) -> Result<PersistentVolume, SyncError> {
         if !is_path_name(name) {
             return Err(SyncError::Name(name.to_owned()));
@@ -100,6 +110,10 @@ impl Expander {
     }
 
     /// Names the driver on `claim`, if the claim is still as cached.
+    ///
+    /// Upstream: `SetClaimResizer` in `pkg/volume/util/resize_util.go`. The resource version is the
+    /// precondition: the spec that led to this decision is still the stored one. The PATCH goes to
+    /// `status`, since the role of this controller covers no other part of claims.
     async fn annotate(
         &self,
         key: &ObjectKey,
@@ -122,6 +136,7 @@ impl Expander {
         })
     }
 
+    /// Reports `message` on the claim. All Events of this controller share one reason.
     fn event(&self, claim: &PersistentVolumeClaim, kind: EventType, message: String) {
         let claim = ObjectReference::of(claim);
         self.recorder

@@ -1,4 +1,6 @@
 //! Metrics of the controller, under upstream's names.
+//!
+//! Upstream: `volume/ephemeral/metrics/metrics.go`.
 
 use prometheus::{IntCounter, Registry};
 
@@ -6,8 +8,12 @@ use prometheus::{IntCounter, Registry};
 #[derive(Debug, Clone)]
 pub(super) struct EphemeralVolumeMetrics {
     /// Requests that create a claim, including failed ones.
+    ///
+    /// Repeated tries for one claim count each. Upstream: `EphemeralVolumeCreateAttempts`.
     pub(super) creations: IntCounter,
     /// Failed ones.
+    ///
+    /// `AlreadyExists` counts too. Upstream: `EphemeralVolumeCreateFailures`.
     pub(super) failures: IntCounter,
 }
 

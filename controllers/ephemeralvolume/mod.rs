@@ -41,6 +41,8 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     reads: &[Read::of::<Pod>(), Read::of::<PersistentVolumeClaim>()],
     rules: &[
         Rule::new(&[""], &["persistentvolumeclaims"], &["create"]),
+        // An owner reference with `blockOwnerDeletion` needs this right under the admission plugin
+        // `OwnerReferencesPermissionEnforcement`.
         Rule::new(&[""], &["pods/finalizers"], &["update"]),
         Rule::EVENTS,
     ],

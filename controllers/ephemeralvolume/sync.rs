@@ -1,4 +1,7 @@
 //! One sync of one pod: each of its `ephemeral` volumes has a claim.
+//!
+//! Upstream: `syncHandler` and `handleVolume` in `volume/ephemeral/controller.go`. The claim only has
+//! to exist; the binder provisions its volume.
 
 use std::sync::Arc;
 
@@ -33,7 +36,8 @@ pub(super) struct SyncError {
 /// The reason that a volume has no claim.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ClaimError {
-    /// A claim of this name exists, and the pod does not control it.
+    /// A claim of this name exists, and the pod does not control it. A foreign claim is never adopted: it
+    /// may hold the data of another user.
     #[error("PVC {claim} was not created for pod {pod} (pod is not owner)")]
     NotOwner { claim: ObjectKey, pod: ObjectKey },
     /// The template of the claim is malformed.
@@ -68,6 +72,7 @@ impl ClaimError {
 /// Syncs pods.
 pub(super) struct EphemeralVolumes {
     pub(super) claims: Store<PersistentVolumeClaim>,
+    /// The cache of claims. A sync of a pod waits until it shows the claims that earlier syncs created.
     pub(super) cache: TrackedCache,
     /// Tells whether the cache of pods may lack changes from before the leadership term.
     pub(super) pods_cache: TrackedCache,
@@ -82,6 +87,8 @@ impl ObjectSyncer for EphemeralVolumes {
     type Object = Pod;
     type Error = SyncError;
 
+    /// Volumes are served in order, and the first failure ends the sync. Upstream does the same, so an
+    /// Event names one volume at a time.
     async fn sync(&self, key: &ObjectKey, pod: Arc<Pod>) -> Result<Requeue, SyncError> {
         if pod.meta.is_terminating() {
             return Ok(Requeue::Never);
@@ -106,6 +113,7 @@ impl EphemeralVolumes {
         let VolumeSource::Ephemeral(source) = &volume.source else {
             return Ok(());
         };
+        // Each `ephemeral` volume has a name for its claim: `<pod>-<volume>`.
         let Some(name) = claim_of(pod, volume) else {
             return Ok(());
         };
@@ -124,6 +132,9 @@ impl EphemeralVolumes {
     }
 
     /// Whether the API server has this version of `pod`.
+    ///
+    /// A pod that was deleted during the change of leader would otherwise get a claim that has lost its
+    /// owner.
     async fn is_current(&self, pod: &Pod) -> Result<bool, ClaimError> {
         let meta = &pod.meta;
         let live = live::named::<Pod>(&self.lists, &meta.namespace, &meta.name).await;
@@ -133,6 +144,7 @@ impl EphemeralVolumes {
         }))
     }
 
+    /// Creates `claim` from the template `source`, and records it for the next sync of the pod.
     async fn create(
         &self,
         key: &ObjectKey,
@@ -185,6 +197,9 @@ impl EphemeralVolumes {
 
 /// The claim of a volume whose `ephemeral` source is the JSON `source`: labels, annotations and spec
 /// of the template, controlled by the pod.
+///
+/// Upstream: the creation in `handleVolume`. Only `labels` and `annotations` of the template's metadata
+/// are taken. The spec passes through as JSON, so fields of later releases reach the API server.
 fn new_claim(pod: &Pod, name: &str, source: &str) -> Result<Value, serde_json::Error> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]

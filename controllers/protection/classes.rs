@@ -52,6 +52,8 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 const NAME: &str = "volumeattributesclass-protection-controller";
 
 /// Name of the indexes by class.
+///
+/// Upstream: `vacNameKeyIndex`.
 const INDEX: &str = "volumeAttributesClassName";
 
 impl Protected for VolumeAttributesClass {
@@ -69,6 +71,8 @@ trait ClassUser: Object {
 }
 
 impl ClassUser for PersistentVolumeClaim {
+    /// A change of class takes time, and the old and the new class are both needed until its end.
+    /// Upstream: `getPVCReferencedVACNames`.
     fn classes(&self) -> Vec<&Sym> {
         let status = &self.status;
         let target = status.modify_volume_status.as_ref();
@@ -82,12 +86,15 @@ impl ClassUser for PersistentVolumeClaim {
 }
 
 impl ClassUser for PersistentVolume {
+    /// Upstream: `getPVReferencedVACNames`.
     fn classes(&self) -> Vec<&Sym> {
         distinct([self.spec.volume_attributes_class_name.as_ref()])
     }
 }
 
 /// The set names of `names`, each once.
+///
+/// An empty name means "no class" and is left out.
 fn distinct<const N: usize>(names: [Option<&Sym>; N]) -> Vec<&Sym> {
     let set = names.into_iter().flatten().filter(|name| !name.is_empty());
     let mut names: Vec<&Sym> = set.collect();
@@ -112,6 +119,9 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
 }
 
 /// Queues classes that an object no longer refers to. Returns the index of the objects by class.
+///
+/// Upstream: `pvcUpdated`, `pvcDeleted`, `pvUpdated` and `pvDeleted`. A new user cannot free a class,
+/// so additions are ignored.
 fn watch_users<T: ClassUser>(users: &SharedInformer<T>, queue: &WorkQueue<ObjectKey>) -> Index<T> {
     let queue = queue.clone();
     users.add_handler(move |change| {
@@ -126,6 +136,7 @@ fn watch_users<T: ClassUser>(users: &SharedInformer<T>, queue: &WorkQueue<Object
             }
         }
     });
+    // Most updates of claims keep their classes. The comparison spares the index a change.
     users.store().add_index_over(
         INDEX,
         |old, new| old.classes() == new.classes(),
@@ -136,6 +147,7 @@ fn watch_users<T: ClassUser>(users: &SharedInformer<T>, queue: &WorkQueue<Object
     )
 }
 
+/// Syncs classes.
 struct Classes {
     claims: Index<PersistentVolumeClaim>,
     volumes: Index<PersistentVolume>,
@@ -144,6 +156,7 @@ struct Classes {
 }
 
 impl Classes {
+    /// The objects that refer to `class`. Volumes come first, as in upstream's `isBeingUsed`.
     async fn users(&self, class: &str) -> Result<Use, SyncError> {
         if self.volumes.count(class) > 0 || self.claims.count(class) > 0 {
             return Ok(Use::Cached);
@@ -154,6 +167,10 @@ impl Classes {
     }
 
     /// Whether the API server has an object of type `T` that refers to `class`.
+    ///
+    /// Upstream has no such list, for its cost in large clusters. The comment on its `Controller`
+    /// describes the race: a claim that refers to the class is newer than the cache. Deletions of
+    /// classes are rare.
     async fn lists_user<T: ClassUser>(&self, class: &str) -> Result<bool, SyncError> {
         let refers = |user: &T| user.classes().iter().any(|name| name.as_str() == class);
         let users = list(&self.client, "", refers).await?;

@@ -54,17 +54,24 @@ trait Protected: Object {
     fn document(&self) -> &Document;
 }
 
-/// The state of the finalizer of an object. Upstream: `pkg/controller/volume/protectionutil`.
+/// The state of the finalizer of an object. Upstream: `pkg/controller/util/protectionutil`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Protection {
     /// The object is not deleted and lacks it.
+    ///
+    /// Upstream: `NeedToAddFinalizer`.
     Missing,
     /// The object is deleted and has it.
+    ///
+    /// Upstream: `IsDeletionCandidate`.
     Holds,
     /// Nothing is to do.
+    ///
+    /// The API server would refuse a new finalizer on a deleted object.
     Settled,
 }
 
+/// The state of the finalizer of `object`.
 fn protection<T: Protected>(object: &T) -> Protection {
     let finalizers = object.document().finalizers();
     let has = finalizers.iter().any(|name| name == T::FINALIZER);
@@ -76,6 +83,9 @@ fn protection<T: Protected>(object: &T) -> Protection {
 }
 
 /// Queues objects whose finalizer is to be set or may be removed.
+///
+/// Upstream: `pvAddedUpdated` and its like. The deletion of an object needs no sync, because its
+/// finalizer was removed before.
 fn watch_finalizers<T: Protected>(objects: &SharedInformer<T>, queue: &WorkQueue<ObjectKey>) {
     let queue = queue.clone();
     objects.add_handler(move |change| match change {
@@ -94,8 +104,12 @@ enum Use {
     /// There are none.
     None,
     /// The cache has one.
+    ///
+    /// An event of that user will come.
     Cached,
     /// The API server has one that the cache lacks.
+    ///
+    /// No event is sure to come, so the object is looked at again after `RECHECK`.
     Uncached,
 }
 
@@ -130,6 +144,8 @@ async fn list<T: Object>(
 }
 
 /// Sets and removes finalizers.
+///
+/// Upstream: `addFinalizer` and `removeFinalizer` of each package.
 struct Finalizers<T> {
     client: ApiClient,
     cache: TrackedCache,
@@ -147,6 +163,9 @@ impl<T: Protected> Finalizers<T> {
     }
 
     /// Sets a missing finalizer. Removes the finalizer of a deleted object if `users` finds none.
+    ///
+    /// The search runs only for a deleted object, as it may cost a list. Other finalizers keep their
+    /// order.
     async fn settle(
         &self,
         key: &ObjectKey,
@@ -163,6 +182,8 @@ impl<T: Protected> Finalizers<T> {
                 Use::Uncached => return Ok(Requeue::After(RECHECK)),
             },
         }
+        // The PUT has the resource version of `object`. A conflict means that the object has changed,
+        // for example to the phase `Bound`, and the next sync decides anew.
         let metadata = with_finalizers(object.document(), &finalizers);
         let body = with_member::<T>(object.document(), "metadata", &metadata);
         let target = Target::of::<T>(object.meta());
@@ -171,6 +192,9 @@ impl<T: Protected> Finalizers<T> {
     }
 
     /// Records the answer to a write for `key`.
+    ///
+    /// The next sync for `key` waits until the cache shows the write, so it never sees the old
+    /// finalizers.
     fn record(
         &self,
         key: &ObjectKey,
@@ -183,6 +207,8 @@ impl<T: Protected> Finalizers<T> {
 }
 
 /// The `metadata` of `document` with other finalizers.
+///
+/// An empty list is left out, as Go's encoder does.
 fn with_finalizers(document: &Document, finalizers: &[String]) -> Map<String, Value> {
     let mut metadata = match document.to_object().remove("metadata") {
         Some(Value::Object(metadata)) => metadata,

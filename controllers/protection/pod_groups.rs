@@ -6,6 +6,9 @@
 //! none.
 //!
 //! Upstream: `pkg/controller/scheduling/podgroupprotection`.
+//!
+//! The admission plugin `PodGroupProtection` sets the finalizer. A PodGroup that was created while the
+//! plugin was off stays without.
 
 use std::sync::Arc;
 
@@ -76,6 +79,8 @@ fn watch_groups(groups: &SharedInformer<PodGroup>, queue: &WorkQueue<ObjectKey>)
 }
 
 /// Queues the PodGroups of pods that have finished or are gone. Upstream: `handlePodChange`.
+///
+/// A pod that starts or joins a PodGroup cannot free it, so such events are ignored.
 fn watch_pods(pods: &SharedInformer<Pod>, queue: &WorkQueue<ObjectKey>) {
     let queue = queue.clone();
     pods.add_handler(move |change| {
@@ -98,12 +103,17 @@ fn watch_pods(pods: &SharedInformer<Pod>, queue: &WorkQueue<ObjectKey>) {
 }
 
 /// The PodGroup of `pod`.
+///
+/// `None` for a pod outside of PodGroups. A pod can only name a PodGroup of its own namespace.
 fn group_of(pod: &Pod) -> Option<ObjectKey> {
     let name = pod.spec.scheduling_group.pod_group_name.as_ref()?;
     Some(ObjectKey::new(&pod.meta.namespace, name))
 }
 
 /// The index of unfinished pods by PodGroup. Upstream: `addActivePodSchedulingGroupIndexer`.
+///
+/// The decision counts the entries of a key, so a finished pod leaves the index. Upstream:
+/// `isPodTerminated` looks at the phase alone.
 fn by_group(pods: &Store<Pod>) -> Index<Pod> {
     pods.add_index_over(
         "activePodSchedulingGroup",
@@ -116,6 +126,7 @@ fn by_group(pods: &Store<Pod>) -> Index<Pod> {
     )
 }
 
+/// Syncs PodGroups.
 struct PodGroups {
     /// Unfinished pods by PodGroup.
     active: Index<Pod>,
@@ -124,10 +135,14 @@ struct PodGroups {
 }
 
 impl PodGroups {
+    /// The unfinished pods of the PodGroup. Upstream: `hasActivePods`, which trusts the index. A
+    /// scheduler may have a new pod that the cache lacks, so the namespace is listed before the
+    /// finalizer goes.
     async fn users(&self, key: &ObjectKey) -> Result<Use, SyncError> {
         if self.active.count(&key.to_string()) > 0 {
             return Ok(Use::Cached);
         }
+        // Pods are filtered page by page, so a large namespace takes little memory.
         let is_user = |pod: &Pod| !pod.is_finished() && group_of(pod).as_ref() == Some(key);
         let live = list(&self.client, &key.namespace, is_user).await?;
         Ok(if live.objects.is_empty() {
@@ -143,6 +158,7 @@ impl ObjectSyncer for PodGroups {
     type Error = SyncError;
 
     async fn sync(&self, key: &ObjectKey, group: Arc<PodGroup>) -> Result<Requeue, SyncError> {
+        // `settle` would set a missing finalizer, which upstream's controller never does here.
         if protection(&*group) != Protection::Holds {
             return Ok(Requeue::Never);
         }

@@ -6,6 +6,9 @@
 //! the phase `Released` after the claim is gone.
 //!
 //! Upstream: `pkg/controller/volume/pvprotection`.
+//!
+//! No list of claims is needed: the phase is on the volume itself, and a later binding changes the
+//! resource version that the PUT names.
 
 use std::future::ready;
 use std::sync::Arc;
@@ -61,6 +64,8 @@ impl ObjectSyncer for Volumes {
         key: &ObjectKey,
         volume: Arc<PersistentVolume>,
     ) -> Result<Requeue, SyncError> {
+        // Upstream: `isBeingUsed`. A `Released` volume counts as free here: other finalizers keep it
+        // for the deletion of its storage.
         let users = if volume.status.phase == "Bound" {
             Use::Cached
         } else {

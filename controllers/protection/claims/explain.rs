@@ -1,4 +1,6 @@
 //! Why a deleted claim keeps its finalizer: the pods that hold it.
+//!
+//! The answer repeats the decision of the controller; see `usage.rs`.
 
 use steersman_objects::{PersistentVolumeClaim, Pod};
 use steersman_values::resource::PODS;
@@ -8,9 +10,13 @@ use super::NAME;
 use super::usage::holds;
 
 /// Pods in one answer.
+///
+/// The rest is a number, since a claim of a shared volume may have thousands of pods.
 const SHOWN: usize = 3;
 
 /// Adds the pods for which the deletion of `doc`, a claim, waits.
+///
+/// The claim and the list of pods are needed, since a guess could mislead.
 pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
     let Some(claim) = doc.view::<PersistentVolumeClaim>() else {
         return;
@@ -26,6 +32,8 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
         if answer.causes().any(|(_, cause)| cause.by == NAME) {
             return;
         }
+        // 30 seconds are ample for a sync and its write. Later, the controller itself is the likely
+        // cause.
         let late = since.is_some_and(|at| world.now.duration_since(at).as_secs() > 30);
         let (code, left, who) = if late {
             (
@@ -56,6 +64,8 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
         .who("owner of these pods: the claim goes after them")
         .field("pods", users.len());
     answer.add(reason.since(since));
+    // A pod that is being deleted may wait for its own finalizers or its kubelet; the answer goes on
+    // there.
     for pod in users
         .iter()
         .take(SHOWN)

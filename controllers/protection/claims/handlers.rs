@@ -1,4 +1,7 @@
 //! The claims that a change enqueues.
+//!
+//! Upstream: `pvcAddedUpdated`, `podAddedDeletedUpdated` and `enqueuePVCs` in
+//! `volume/pvcprotection/pvc_protection_controller.go`.
 
 use steersman_helpers::pods_by_claim::claims_of;
 use steersman_objects::{Object, ObjectKey, PersistentVolumeClaim, Pod};
@@ -21,6 +24,7 @@ pub(super) fn register(
         let keys = queue.clone();
         claims.add_handler(move |change| match change {
             Change::Added { object, .. } | Change::Updated { new: object, .. } => {
+                // Only a claim without the condition is queued; later changes come from pods.
                 if unused::status(object).is_none() {
                     keys.add(object.key());
                 }
@@ -33,6 +37,7 @@ pub(super) fn register(
         let add = |pod: &Pod| {
             claims_of(pod).for_each(|claim| keys.add(ObjectKey::new(&pod.meta.namespace, &claim)));
         };
+        // With the gate, the arrival of a pod changes the condition, so all pods count.
         // A pod that runs on its node cannot free a claim.
         let may_free = |pod: &Pod| tracks_use || pod.is_terminated() || pod.node.is_none();
         match change {

@@ -19,8 +19,11 @@ use super::super::{SyncError, list};
 use super::usage::Usage;
 
 /// The last list of each namespace with queued claims.
+///
+/// Upstream: `LazyLivePodList`, which serves one batch of claims of a namespace.
 pub(super) struct LivePods {
     client: ApiClient,
+    /// By namespace. Each list has only the pods with volumes; the others cannot use a claim.
     lists: Mutex<HashMap<Sym, Arc<Live<Pod>>>>,
 }
 
@@ -31,6 +34,9 @@ impl LivePods {
     }
 
     /// Whether a pod of the API server uses `claim`.
+    ///
+    /// Upstream: `askAPIServer`. A "no" from a shared list is final only if the list is as new as the
+    /// claim's last change. A "yes" is confirmed by a list of its own.
     pub(super) async fn any(
         &self,
         claim: &PersistentVolumeClaim,
@@ -45,11 +51,14 @@ impl LivePods {
         }
         let pods = list(&self.client, namespace, |pod: &Pod| !pod.volumes.is_empty()).await?;
         let is_used = is_used(&pods);
+        // The new list serves the claims that wait behind this one.
         self.lists().insert(namespace.clone(), Arc::new(pods));
         Ok(is_used)
     }
 
     /// Drops all lists.
+    ///
+    /// Lists of a large namespace take memory, so they live only as long as claims are queued.
     pub(super) fn forget(&self) {
         self.lists().clear();
     }

@@ -1,4 +1,7 @@
 //! One sync of one claim: its condition `Unused`, then its finalizer.
+//!
+//! Upstream: `processPVC`. The condition comes first there too, and only on claims that are not
+//! deleted.
 
 use std::sync::Arc;
 
@@ -21,6 +24,7 @@ pub(super) struct Claims {
     pub(super) pods: PodsByClaim,
     pub(super) live: LivePods,
     pub(super) finalizers: Finalizers<PersistentVolumeClaim>,
+    /// Its emptiness ends the life of the shared lists.
     pub(super) queue: WorkQueue<ObjectKey>,
     pub(super) client: ApiClient,
     /// Whether claims have the condition `Unused`.
@@ -44,6 +48,9 @@ impl Claims {
 
     /// The pods that use the claim. The cache may lack one, and the removal of a finalizer is final,
     /// so the API server is asked too.
+    ///
+    /// Upstream: `isBeingUsedWith`. The cache goes first, since a user in it spares the list of a
+    /// namespace.
     async fn users(
         &self,
         key: &ObjectKey,
@@ -67,6 +74,7 @@ impl Claims {
         let Some(status) = unused::corrected(claim, is_used, self.clock.now()) else {
             return Ok(false);
         };
+        // The PUT carries the resource version of the decision, so a conflict repeats the sync.
         let body = with_member::<PersistentVolumeClaim>(&claim.document, "status", &status);
         let target = Target::of::<PersistentVolumeClaim>(&claim.meta).status();
         let answer = self.client.replace(target, &body).await;
@@ -96,6 +104,7 @@ impl ObjectSyncer for Claims {
         settled
     }
 
+    /// A deleted claim leaves the queue by this way, and may be the last one.
     async fn clean_up(&self, _key: &ObjectKey) -> Result<Requeue, SyncError> {
         self.forget_lists();
         Ok(Requeue::Never)

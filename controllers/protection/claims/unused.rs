@@ -1,6 +1,8 @@
 //! The condition `Unused` of a claim.
 //!
 //! Upstream: `updateUnusedCondition`, behind `PersistentVolumeClaimUnusedSinceTime`.
+//!
+//! Its transition time tells users since when no pod refers to the claim.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -12,6 +14,8 @@ use steersman_values::clock::whole_seconds;
 const UNUSED: &str = "Unused";
 
 /// The status of the condition, if the claim has it.
+///
+/// A claim without it is queued by the handler, so that older claims get it as well.
 pub(super) fn status(claim: &PersistentVolumeClaim) -> Option<String> {
     let object = claim.document.to_object();
     let conditions = object.get("status")?.get("conditions")?.as_array()?;
@@ -20,6 +24,8 @@ pub(super) fn status(claim: &PersistentVolumeClaim) -> Option<String> {
 }
 
 /// The `status` of the claim with the right condition. `None` if the claim has it already.
+///
+/// The time of the condition is the time of the write, not of the last event of a pod.
 pub(super) fn corrected(
     claim: &PersistentVolumeClaim,
     is_used: bool,

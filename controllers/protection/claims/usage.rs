@@ -4,22 +4,32 @@ use steersman_helpers::pods_by_claim::claim_of;
 use steersman_objects::{PersistentVolumeClaim, Pod, VolumeSource};
 
 /// A purpose for which pods use claims.
+///
+/// Upstream: `podUsageCheckFunc`.
 pub(super) type Usage = fn(&Pod, &PersistentVolumeClaim) -> bool;
 
 /// Whether `pod` holds a deleted claim. Pods without a node hold none, because no node starts a pod
 /// with a deleted claim. Upstream: `podUsesPVCForDeletion`.
+///
+/// A finished pod on a node holds its claim as well, until it is deleted.
 pub(super) fn holds(pod: &Pod, claim: &PersistentVolumeClaim) -> bool {
     pod.node.is_some() && has_volume_of(pod, claim, !is_shut_down(pod))
 }
 
 /// Whether `pod` refers to the claim and may still use it, with or without a node. Upstream:
 /// `podUsesPVCForUnusedSince`.
+///
+/// A pod without a node counts here, because it may still be scheduled. In `holds`, such a pod is
+/// ignored.
 pub(super) fn refers(pod: &Pod, claim: &PersistentVolumeClaim) -> bool {
     !pod.is_terminated() && has_volume_of(pod, claim, true)
 }
 
 /// Whether `pod` has a volume of the claim. An `ephemeral` volume counts if `with_ephemeral` is set
 /// and the pod controls the claim.
+///
+/// The check of the controller matters for `ephemeral`: the claim of that name may be a foreign one.
+/// The pod then never starts with it.
 fn has_volume_of(pod: &Pod, claim: &PersistentVolumeClaim, with_ephemeral: bool) -> bool {
     pod.volumes.iter().any(|volume| {
         claim_of(pod, volume).is_some_and(|name| *name == *claim.meta.name)
@@ -36,6 +46,9 @@ fn has_volume_of(pod: &Pod, claim: &PersistentVolumeClaim, with_ephemeral: bool)
 
 /// Whether only finalizers hold the pod. If one of them waits for the claim of the pod, the claim
 /// must go first. Upstream: `podIsShutDown`.
+///
+/// The kubelet sets the period to zero after it has unmounted the volumes, and so does a forced
+/// deletion.
 fn is_shut_down(pod: &Pod) -> bool {
     pod.meta.is_terminating() && pod.details().deletion_grace_period_seconds == Some(0)
 }

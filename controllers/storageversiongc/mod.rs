@@ -58,6 +58,9 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 const NAME: &str = "storageversion-garbage-collector-controller";
 
 /// Workers of each queue, as upstream.
+///
+/// One is enough: API servers come and go rarely. Both loops may write one StorageVersion at a time,
+/// and the resource version then makes the later write fail and repeat.
 const WORKERS: usize = 1;
 
 fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
@@ -73,6 +76,7 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     let versions = keyed.objects().clone();
     let leases = ctx.informers.shared::<Lease>();
     let queue = gone.clone();
+    // Upstream: `onDeleteLease`. The last known labels decide, since the Lease is gone.
     leases.add_handler(move |change| {
         if let Change::Deleted { object, .. } = change
             && is_identity(object)
@@ -82,6 +86,8 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     });
     let queue = keyed.queue();
     let cached = leases.store();
+    // Upstream: `enqueueStorageVersion`. The cache only selects candidates; the sync reads each Lease
+    // from the API server. Most StorageVersions have live servers only, and cause no request.
     versions.add_handler(move |change| match change {
         Change::Added { object, .. } | Change::Updated { new: object, .. } => {
             let is_live = |server: &str| {
@@ -108,6 +114,8 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
 }
 
 /// The two loops.
+///
+/// Each loop has its queue, and a failure of one does not delay the other.
 struct StorageVersionGc {
     versions: (WorkQueue<ObjectKey>, Arc<Runner<OfStorageVersions>>),
     leases: (WorkQueue<ObjectKey>, Arc<OfLeases>),

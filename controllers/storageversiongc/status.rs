@@ -7,10 +7,16 @@ use serde_json::{Value, json};
 use steersman_values::clock::whole_seconds;
 
 /// The condition of a StorageVersion.
+///
+/// Its only type. `True` means that all API servers encode objects in one version.
 const CONDITION: &str = "AllEncodingVersionsEqual";
 
 /// Removes the entries of servers that are not live, and derives the other fields. Returns whether
 /// entries are left; `None` if all servers are live.
+///
+/// Upstream: the loops of `processDeletedLease` and `syncStorageVersion`, then
+/// `SetCommonEncodingVersion`. An entry without an ID counts as gone. A StorageVersion that never had
+/// entries is left as it is.
 pub(super) fn remove_gone(
     status: &mut Value,
     generation: i64,
@@ -29,6 +35,8 @@ pub(super) fn remove_gone(
     let common = first.filter(|first| entries.iter().all(|one| one["encodingVersion"] == *first));
     let has_entries = !entries.is_empty();
     let old = status["commonEncodingVersion"].take();
+    // A direct change needs a status that did not match its entries, for example after a lost update.
+    // The status of the condition stays `True`, and upstream moves its time all the same.
     let is_changed = |new: &Value| !old.is_null() && *new != old;
     set_condition(
         status,
@@ -38,6 +46,7 @@ pub(super) fn remove_gone(
         now,
     );
     if let Some(fields) = status.as_object_mut() {
+        // An absent field means that versions differ, so `null` is not written.
         match common {
             Some(common) => fields.insert("commonEncodingVersion".to_owned(), common),
             None => fields.remove("commonEncodingVersion"),
@@ -47,6 +56,8 @@ pub(super) fn remove_gone(
 }
 
 /// Sets the condition. Its transition time changes with its status, or by `force`.
+///
+/// Upstream: `setStatusCondition` of the same package. Reason, message and generation always follow.
 fn set_condition(
     status: &mut Value,
     is_common: bool,

@@ -1,5 +1,7 @@
 //! The syncs of both queues. All objects are read from the API server, because a stale cache could
 //! remove the entry of a new server.
+//!
+//! Upstream: `processDeletedLease` and `syncStorageVersion` in `storageversiongc/gc_controller.go`.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -26,6 +28,8 @@ const LABEL: (&str, &str) = ("apiserver.kubernetes.io/identity", "kube-apiserver
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SyncError {
     /// A Lease could not be read.
+    ///
+    /// The sync fails, because the server of the Lease may be alive. Upstream takes the entry away.
     #[error("{0}")]
     Lease(#[source] LiveError),
     /// A StorageVersion could not be read.
@@ -43,6 +47,9 @@ pub(super) enum SyncError {
 }
 
 /// Whether the Lease is the identity of an API server.
+///
+/// The label excludes Leases of other components, such as kubelets or aggregated API servers. Upstream:
+/// the condition of `onDeleteLease`.
 pub(super) fn is_identity(lease: &Lease) -> bool {
     let (key, value) = LABEL;
     lease.meta.namespace == *NAMESPACE
@@ -57,6 +64,7 @@ pub(super) fn is_identity(lease: &Lease) -> bool {
 pub(super) struct StorageVersions {
     pub(super) client: ApiClient,
     pub(super) clock: Clock,
+    /// The cache of StorageVersions. Syncs of a StorageVersion wait until it shows their last write.
     pub(super) cache: TrackedCache,
 }
 
@@ -103,6 +111,7 @@ impl Syncer for OfLeases {
 
     async fn sync(&self, key: &ObjectKey) -> Result<Requeue, SyncError> {
         let Self(versions) = self;
+        // A server that has restarted meanwhile has its Lease again, and keeps its entries.
         let lease = live::object::<Lease>(&versions.client, NAMESPACE, &key.name).await;
         if lease.map_err(SyncError::Lease)?.is_some() {
             return Ok(Requeue::Never);
@@ -145,6 +154,8 @@ impl StorageVersions {
                 recorded.map_err(SyncError::Answer)
             }
             Some(false) => {
+                // A server that starts now may add its entry between the read and the deletion.
+                // Upstream's DELETE names no version, and takes that entry along.
                 let unchanged = Delete::exactly(meta).unchanged_since(meta.resource_version);
                 let target = Target::of::<StorageVersion>(meta);
                 match self.client.delete(target, &unchanged).await {

@@ -1,6 +1,10 @@
 //! The condition `StorageMigrating` of a CustomResourceDefinition, and its stored versions.
 //!
 //! Upstream: `markAsActive` and `finishCRDMigration` in `migrationrunner.go`.
+//!
+//! A CustomResourceDefinition may drop a version only after the version has left
+//! `status.storedVersions`. Users wait for that, so the list is shortened only when all objects are
+//! surely rewritten.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -12,9 +16,14 @@ use steersman_values::resource::CUSTOM_RESOURCE_DEFINITIONS;
 use super::error::SyncError;
 
 /// The field manager.
+///
+/// Upstream: `MigrationRunnerControllerName`. The applied fields belong to it, so a user sees the
+/// writer.
 const MANAGER: &str = "migration-runner-controller";
 
 /// The condition.
+///
+/// It is `True` from the admission of a migration until its end.
 const CONDITION: &str = "StorageMigrating";
 
 /// The progress of a migration.
@@ -22,11 +31,16 @@ const CONDITION: &str = "StorageMigrating";
 pub(super) enum Progress<'a> {
     /// The migration with this name runs.
     Running(&'a str),
+    /// All objects are in the storage version.
     Succeeded,
+    /// Some objects may still have another version, so the stored versions stay.
     Failed,
 }
 
 /// Shows `progress` in the definition of `resource`. Resources without a definition are built in.
+///
+/// Upstream: `markAsActive` and `cleanupCRD`, with `crdForGroupResource`. A conflict fails the sync,
+/// and the next one reads the definition again; upstream repeats both requests within the sync.
 pub(super) async fn mark(
     client: &ApiClient,
     resource: &GroupResource,
@@ -62,12 +76,21 @@ pub(super) async fn mark(
 }
 
 /// The applied status; `None` if an earlier sync has ended the migration already.
+///
+/// Upstream: `finishCRDMigration`. Between admission and end, the generation in the condition tells
+/// whether the definition is still the same one.
+///
+/// The stored versions become the one storage version only if the migration has succeeded and the
+/// generation is the same. Upstream checks the generation only, so a failed migration also drops
+/// versions there.
 fn status(definition: &Value, progress: &Progress<'_>, now: Timestamp) -> Option<Value> {
     let generation = &definition["metadata"]["generation"];
     let conditions = definition["status"]["conditions"].as_array();
     let mut conditions = conditions.into_iter().flatten();
     let current = conditions.find(|found| found["type"] == CONDITION);
     let is_running = matches!(progress, Progress::Running(_));
+    // The status of the migration is written after this one. If that write fails, the next sync comes
+    // here again, perhaps when the definition has changed already.
     if !is_running && current.is_some_and(|found| found["status"] == "False") {
         return None;
     }

@@ -1,4 +1,7 @@
 //! The failures of all three loops.
+//!
+//! All of them return the key to its queue with back-off. A failure that ends a migration is no error
+//! here, but the condition `Failed`; see `Change::fail`.
 
 use steersman_client::live::{LiveError, PageError};
 use steersman_client::writes::StatusError;
@@ -12,6 +15,8 @@ pub(super) enum SyncError {
     #[error("{0}")]
     Discovery(#[source] ApiError),
     /// The resource is not served yet.
+    ///
+    /// A new CustomResourceDefinition may not be in discovery yet.
     #[error("resource does not exist in our rest mapper, requeuing to attempt again")]
     UnknownResource(#[source] Decision),
     /// The latest resource version could not be read.

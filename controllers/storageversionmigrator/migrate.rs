@@ -1,6 +1,10 @@
 //! Rewrites the objects of a migration by applies without fields.
 //!
 //! Upstream: `storageversionmigrator.go`.
+//!
+//! An apply without fields keeps the object as it is, but the API server decodes it and stores it anew.
+//! The storage layer skips a write only if the stored bytes are equal, and other versions have other
+//! bytes.
 
 use std::sync::Arc;
 
@@ -21,6 +25,7 @@ use super::status::{Change, SUCCEEDED, Statuses, is_terminal};
 /// Syncs migrations with a resource version.
 pub(super) struct Migrator {
     pub(super) client: ApiClient,
+    /// Shared with the loop of resource versions.
     pub(super) mapper: Arc<RestMapper>,
     pub(super) statuses: Statuses,
 }
@@ -45,6 +50,8 @@ impl ObjectSyncer for Migrator {
     type Object = StorageVersionMigration;
     type Error = SyncError;
 
+    /// Upstream: `sync` of `SVMController`. Success is the last write. A failure in between starts over
+    /// with all objects, and objects that were rewritten before meet the comparison of versions.
     async fn sync(
         &self,
         _key: &ObjectKey,
@@ -79,6 +86,7 @@ impl ObjectSyncer for Migrator {
 }
 
 impl Migrator {
+    /// Upstream: `failMigration`. The migration stays failed; a user creates another one to try again.
     async fn fail(
         &self,
         migration: &StorageVersionMigration,
@@ -90,6 +98,9 @@ impl Migrator {
 
     /// Rewrites all objects up to the resource version `limit`. Returns the refusal of an object, with
     /// which the migration fails.
+    ///
+    /// Upstream: `runMigration`. Objects with a later version are in the storage version already, as
+    /// the limit was read when that version was in use.
     async fn rewrite_all(
         &self,
         resource: &ResourceType,
@@ -113,6 +124,8 @@ impl Migrator {
     }
 
     /// Makes the API server store the object again, without a change.
+    ///
+    /// Upstream: the body of the loop in `runMigration`.
     async fn rewrite(&self, resource: &ResourceType, object: &ListedMeta) -> Result<(), ApiError> {
         let target = Target {
             resource,
@@ -120,7 +133,9 @@ impl Migrator {
             name: Some(&object.name),
             subresource: None,
         };
-        // The UID excludes the creation of a deleted object.
+        // The UID excludes the creation of a deleted object. With the UID alone, an object that was
+        // deleted and recreated would meet the refusal of an immutable field. The resource version
+        // turns this into a conflict.
         let configuration = json!({
             "kind": resource.kind, "apiVersion": resource.api_version(),
             "metadata": {"uid": object.uid, "resourceVersion": object.resource_version},
@@ -143,12 +158,18 @@ fn is_conflict<T>(answer: &Result<T, ApiError>) -> bool {
 }
 
 /// Whether the API server refuses the object for good. Upstream: `isRetriableError`.
+///
+/// An error without a code, such as a lost connection, is retried. So are overload and failures of the
+/// server.
 fn is_refusal(error: &ApiError) -> bool {
     // 410 tells of an old resource version, and not of the object.
     error.code().is_some_and(|code| code != 410) && !error.is_transient()
 }
 
 /// Whether a resource version is later than another one. Both are numbers of any length.
+///
+/// Upstream: `CompareResourceVersion` of `k8s.io/apimachinery/pkg/util/resourceversion`. A resource
+/// version has no leading zeros, so the longer number is the larger one.
 fn is_later(version: &str, limit: &str) -> bool {
     (version.len(), version) > (limit.len(), limit)
 }

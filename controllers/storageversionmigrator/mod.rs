@@ -76,19 +76,28 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 const NAME: &str = "storage-version-migrator-controller";
 
 /// Upstream gives this name to the queues of two loops.
+///
+/// Both queues thus share the series of that name.
 const QUEUE: &str = "resource-version-controller";
 
 /// Migrations that run at the same time, as upstream.
 const WORKERS: usize = 5;
 
 /// Workers of the other loops.
+///
+/// Upstream starts one for each.
 const SINGLE: usize = 1;
 
 /// Limits of its client, as multiples of the configured ones, as upstream.
+///
+/// Each object costs a request, so the usual rate would make large migrations slow. Upstream:
+/// `newSVMController` in `cmd/kube-controller-manager/app/storageversionmigrator.go`.
 const QPS_FACTOR: f32 = 20.0;
 const BURST_FACTOR: u32 = 100;
 
 /// The garbage collector is off.
+///
+/// Upstream lists objects from the cache of the garbage collector, so it cannot run without one.
 #[derive(Debug, thiserror::Error)]
 #[error("storage version migrator requires garbage collector")]
 struct NoCollector;
@@ -108,6 +117,8 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     let cached = migrations.objects().clone();
     let queues = [versions.queue(), migrations.queue()];
     let of_resources = resources.clone();
+    // The deletion of a running migration has to admit the next one of its resource. Each of the other
+    // two loops leaves a key whose migration is not in its phase.
     cached.add_handler(move |change| match change {
         Change::Added { object, .. } | Change::Updated { new: object, .. } => {
             of_resources.add(object.spec.resource.clone());
@@ -146,6 +157,8 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
 }
 
 /// The three loops.
+///
+/// They communicate only through the status of migrations, so a restart continues in any phase.
 struct StorageVersionMigrator {
     resources: (WorkQueue<GroupResource>, Arc<MigrationRunner>),
     versions: (WorkQueue<ObjectKey>, Arc<Runner<ResourceVersions>>),

@@ -1,6 +1,9 @@
 //! Sets the version up to which a running migration rewrites objects: the latest one of its resource.
 //!
 //! Upstream: `resourceversion.go`.
+//!
+//! The version comes from the API server after the admission of the migration. Each object with a later
+//! version was written afterwards, and thus in the current storage version.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,13 +22,19 @@ use super::error::SyncError;
 use super::status::{Change, Statuses, is_running, is_terminal};
 
 /// A namespace that no cluster has, because its name is invalid. A list of it has no objects.
+///
+/// Upstream: `fakeSVMNamespaceName`.
 const NO_NAMESPACE: &str = "@fake:svm_ns!";
 
 /// The verbs that a migration needs, in the order of the message.
+///
+/// Upstream: `verbsRequiredForMigration`. Without them, objects cannot be listed or written again.
 const VERBS: [&str; 3] = ["update", "patch", "list"];
 
 /// The age of a migration from which an unknown resource is a failure. A younger one may be about a
 /// new CustomResourceDefinition.
+///
+/// Upstream: the minute in `sync`, twice the period of its discovery.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Syncs running migrations without a resource version.
@@ -37,6 +46,7 @@ pub(super) struct ResourceVersions {
 
 /// The resource of a migration.
 pub(super) enum Resource {
+    /// Discovery has it.
     Served(ServedResource),
     /// The resource may be served soon.
     NotYet,
@@ -45,6 +55,9 @@ pub(super) enum Resource {
 }
 
 /// Finds the resource of `migration`, in the version that the API server prefers.
+///
+/// Upstream: `resourceFor`. The version does not matter for the rewrite: each one reaches the same
+/// stored object. A migration without creation time counts as old.
 pub(super) async fn resource_of(
     migration: &StorageVersionMigration,
     mapper: &RestMapper,
@@ -71,6 +84,8 @@ impl ObjectSyncer for ResourceVersions {
     type Object = StorageVersionMigration;
     type Error = SyncError;
 
+    /// Upstream: `sync` of `ResourceVersionController`. The version is written once, before any
+    /// rewrite; a later one would only repeat rewrites.
     async fn sync(
         &self,
         _key: &ObjectKey,
@@ -116,6 +131,9 @@ impl ObjectSyncer for ResourceVersions {
 
 impl ResourceVersions {
     /// The latest resource version of a resource, from a list with at most one object.
+    ///
+    /// Upstream: `getLatestResourceVersion`. The version of the list counts, and its objects are
+    /// ignored. An impossible namespace makes the list of a namespaced type empty and cheap.
     async fn latest(&self, resource: &ResourceType) -> Result<String, SyncError> {
         #[derive(Deserialize)]
         struct List {
@@ -157,6 +175,9 @@ fn shown(resource: &ResourceType) -> String {
 /// Whether resource versions of this form can be compared.
 ///
 /// Upstream: `isWellFormed` of `k8s.io/apimachinery/pkg/util/resourceversion`.
+///
+/// The migrator compares versions by length and digits, and others would mislead it. Aggregated API
+/// servers may serve such versions.
 fn is_well_formed(version: &str) -> bool {
     !version.is_empty()
         && !version.starts_with('0')

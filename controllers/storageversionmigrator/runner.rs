@@ -1,6 +1,9 @@
 //! Admits one migration per resource at a time, and ends those with a result.
 //!
 //! Upstream: `migrationrunner.go`.
+//!
+//! Two migrations of one resource at once would both change the stored versions at their end. The first
+//! of these changes would be wrong about the second migration.
 
 use std::sync::Arc;
 
@@ -33,6 +36,9 @@ struct Plan {
 }
 
 /// The plan for the migrations of one resource: the oldest one runs next, unless one is running.
+///
+/// Upstream: `getSVMsForResource` and `compareSVM`. Names decide between equal ages. Failed and
+/// succeeded migrations that never ran stay as they are.
 fn plan(migrations: impl Iterator<Item = Arc<StorageVersionMigration>>) -> Plan {
     let mut plan = Plan::default();
     let mut is_busy = false;
@@ -61,6 +67,8 @@ fn plan(migrations: impl Iterator<Item = Arc<StorageVersionMigration>>) -> Plan 
 impl Syncer<GroupResource> for MigrationRunner {
     type Error = SyncError;
 
+    /// Ended migrations come first, as upstream, so their definition is settled before the next
+    /// migration marks it again. The migration after a just ended one is admitted in the same sync.
     async fn sync(&self, resource: &GroupResource) -> Result<Requeue, SyncError> {
         let all = self.migrations.list().into_iter();
         let plan = plan(all.filter(|migration| migration.spec.resource == *resource));
@@ -69,6 +77,8 @@ impl Syncer<GroupResource> for MigrationRunner {
                 true => Progress::Succeeded,
                 false => Progress::Failed,
             };
+            // The definition is marked before the migration. `Complete` takes the migration out of the
+            // next plan, and a definition that is still marked would stay so.
             self.mark(resource, &progress).await?;
             self.statuses.write(&migration, Change::Complete).await?;
         }
@@ -92,6 +102,7 @@ impl Syncer<GroupResource> for MigrationRunner {
 }
 
 impl MigrationRunner {
+    /// Whether the API server has this version of `migration`. One that is gone is not current either.
     async fn is_current(&self, migration: &StorageVersionMigration) -> Result<bool, SyncError> {
         let meta = &migration.meta;
         let lists = &self.lists;

@@ -1,4 +1,7 @@
 //! The status of a migration: its conditions, and the PUT.
+//!
+//! A migration goes through `Running`, a resource version, then `Succeeded` or `Failed`, and at last
+//! `Running` turns to `False`. Conditions of results stay.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -10,16 +13,23 @@ use steersman_values::clock::{Clock, whole_seconds};
 
 use super::error::SyncError;
 
+/// The migration was admitted, and `False` after its end. Upstream: `MigrationRunning`.
 pub(super) const RUNNING: &str = "Running";
+/// All objects were rewritten. Upstream: `MigrationSucceeded`.
 pub(super) const SUCCEEDED: &str = "Succeeded";
+/// An object or the resource was refused. Upstream: `MigrationFailed`.
 pub(super) const FAILED: &str = "Failed";
 
 /// Whether the migration was admitted and has not been ended.
+///
+/// Upstream: `isRunning` in `migrationrunner.go`.
 pub(super) fn is_running(migration: &StorageVersionMigration) -> bool {
     migration.status.conditions.is_true(RUNNING)
 }
 
 /// Whether the migration has a result.
+///
+/// Upstream: `isTerminal` in `migrationrunner.go`. Such a migration is never started again.
 pub(super) fn is_terminal(migration: &StorageVersionMigration) -> bool {
     let conditions = &migration.status.conditions;
     conditions.is_true(SUCCEEDED) || conditions.is_true(FAILED)
@@ -34,6 +44,8 @@ pub(super) enum Change<'a> {
         message: &'a str,
     },
     /// Ends the migration.
+    ///
+    /// Only the condition `Running` changes, to `False`. Upstream: `cleanupAdmission`.
     Complete,
     /// Sets the version up to which objects are rewritten.
     Version(&'a str),
@@ -50,8 +62,12 @@ impl Change<'_> {
     }
 
     /// Changes `status`.
+    ///
+    /// Upstream: `setStatusConditions` in `util.go` for `Add`. A condition of unknown status does not
+    /// count there, so the list may get a second one of the type.
     fn make(self, status: &mut Value, generation: i64, now: Timestamp) {
         let now = whole_seconds(now).to_string();
+        // A resource version needs no conditions, and an empty list would be one more difference.
         if !status["conditions"].is_array() && !matches!(self, Change::Version(_)) {
             status["conditions"] = json!([]);
         }
@@ -96,10 +112,13 @@ impl Change<'_> {
 pub(super) struct Statuses {
     pub(super) client: ApiClient,
     pub(super) clock: Clock,
+    /// The cache of migrations. The next sync of the same loop waits until the cache shows the write.
     pub(super) cache: TrackedCache,
 }
 
 impl Statuses {
+    /// PUTs the changed status with the resource version of `migration`. A conflict is an error: the
+    /// other loops write the same status.
     pub(super) async fn write(
         &self,
         migration: &StorageVersionMigration,

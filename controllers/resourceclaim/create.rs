@@ -1,4 +1,7 @@
 //! The body of a claim that a template describes. Upstream: `handleClaim`.
+//!
+//! The API server completes the name. The holder controls the claim, so the garbage collector deletes
+//! it after the holder.
 
 use serde_json::{Map, Value, json};
 use steersman_objects::{Object, ResourceClaim, ResourceClaimTemplate};
@@ -6,13 +9,21 @@ use steersman_objects::{Object, ResourceClaim, ResourceClaimTemplate};
 use super::holder::Holder;
 
 /// The annotation with the name of the claim within the pod.
+///
+/// Upstream: `PodResourceClaimAnnotation`. A claim of a PodGroup has it as well. A later sync finds its
+/// own claim by this annotation.
 const POD_CLAIM: &str = "resource.kubernetes.io/pod-claim-name";
 
 /// The longest prefix of a generated name. A dash and 5 random characters make 63 of it.
+///
+/// Upstream: `maxBaseLen`.
 const LONGEST_PREFIX: usize = 57;
 
 /// The claim for the claim called `pod_claim` of `holder`. It has the labels, the annotations and the
 /// spec of the template.
+///
+/// The spec passes through as JSON, so fields of later releases reach the API server. Upstream copies
+/// the fields that it knows.
 pub(super) fn from_template(
     holder: Holder<'_>,
     pod_claim: &str,
@@ -35,6 +46,7 @@ pub(super) fn from_template(
     let owner = holder.meta();
     let resource = holder.resource();
     metadata["generateName"] = json!(name_prefix(&owner.name, pod_claim));
+    // Without `blockOwnerDeletion`, as upstream: a foreground deletion of the pod does not wait.
     metadata["ownerReferences"] = json!([{
         "apiVersion": resource.api_version(), "kind": resource.kind,
         "name": owner.name, "uid": owner.uid, "controller": true,
@@ -43,6 +55,7 @@ pub(super) fn from_template(
         ("apiVersion", json!(ResourceClaim::RESOURCE.api_version())),
         ("kind", json!(ResourceClaim::RESOURCE.kind)),
         ("metadata", metadata),
+        // The `spec` of a template has the claim's metadata beside the claim's own `spec`.
         ("spec", spec.remove("spec").unwrap_or_else(|| json!({}))),
     ];
     claim
@@ -53,6 +66,8 @@ pub(super) fn from_template(
 
 /// `<holder>-<claim>-`. If it is too long, both names are cut in proportion to their lengths, and the
 /// last dash is absent, as upstream.
+///
+/// The API server would cut at the end, and lose the name of the claim.
 fn name_prefix(holder: &str, claim: &str) -> String {
     let whole = format!("{holder}-{claim}-");
     if whole.len() <= LONGEST_PREFIX {

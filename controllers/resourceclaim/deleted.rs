@@ -1,6 +1,9 @@
 //! The pods and PodGroups that are known to be deleted.
 //!
 //! A reservation of such an object is removed without a request. Upstream: `uid_cache.go`.
+//!
+//! The cache of pods forgets a deleted pod, and then cannot tell it from one that it has yet to show.
+//! This memory saves a GET for each of them.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -9,6 +12,8 @@ use parking_lot::{Mutex, MutexGuard};
 use steersman_objects::Uid;
 
 /// The number of objects that are remembered. Upstream: `maxUIDCacheEntries`.
+///
+/// A deletion beyond it costs one GET, and never a wrong decision.
 const CAPACITY: usize = 500;
 
 /// The UIDs of the pods and PodGroups with claims that were deleted last.
@@ -17,6 +22,7 @@ pub(super) struct Deleted(Mutex<Latest>);
 
 #[derive(Debug, Default)]
 struct Latest {
+    /// The same UIDs as `order`, for lookups.
     known: HashSet<Uid>,
     /// Oldest first.
     order: VecDeque<Uid>,
@@ -38,6 +44,9 @@ impl Deleted {
     }
 
     /// Whether the deletion of this object is remembered.
+    ///
+    /// A lookup does not make the entry younger, unlike upstream's LRU cache. Each deletion is asked
+    /// for soon after it was added.
     pub(super) fn contains(&self, uid: &Uid) -> bool {
         self.latest().known.contains(uid)
     }

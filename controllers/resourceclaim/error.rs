@@ -1,4 +1,7 @@
 //! The failures of a sync, in upstream's words.
+//!
+//! All of them bring the key back with back-off. Only `Claim` is also an Event, since the user of the
+//! pod can act on it.
 
 use steersman_client::ApiError;
 use steersman_client::live::LiveError;
@@ -9,6 +12,9 @@ use steersman_values::intern::Sym;
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SyncError {
     /// The PodGroup of a pod is not in the cache.
+    ///
+    /// A pod may exist before its PodGroup. The back-off brings the pod back; the event of a PodGroup
+    /// with claims comes earlier.
     #[error("get PodGroup for Pod {pod}: podgroup.scheduling.k8s.io \"{group}\" not found")]
     NoGroup {
         /// The pod.
@@ -35,6 +41,8 @@ pub(super) enum SyncError {
         source: ApiError,
     },
     /// A claim could not be reserved for a pod.
+    ///
+    /// A conflict is usual here: the scheduler writes the same status.
     #[error("reserve claim {claim}: {source}")]
     Reserve {
         /// The claim.
@@ -46,9 +54,13 @@ pub(super) enum SyncError {
     #[error("{0}")]
     Bind(#[source] ClaimError),
     /// The pod or the PodGroup of a reservation could not be read.
+    ///
+    /// Its reservation stays until a read succeeds.
     #[error("{0}")]
     Read(#[source] LiveError),
     /// A claim could not be freed.
+    ///
+    /// A conflict means that a scheduler may have reserved it again, so the decision is made anew.
     #[error("{0}")]
     Release(#[source] ApiError),
     /// A claim without use could not be deleted.
@@ -68,6 +80,8 @@ pub(super) enum SyncError {
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ClaimError {
     /// The claim has a field that this version lacks.
+    ///
+    /// Upstream: `ErrAPIUnsupported`. A newer API server may have a further source of claims.
     #[error("checking for claim before creating it: {0}: none of the supported fields are set")]
     Unsupported(String),
     /// A claim of the PodGroup of the pod has a field that this version lacks.
@@ -84,9 +98,13 @@ pub(super) enum ClaimError {
     )]
     NoTemplate(Sym),
     /// The template asks for admin access, and the feature gate `DRAAdminAccess` is off.
+    ///
+    /// Upstream: `needsAdminAccess`.
     #[error("admin access is requested, but the feature is disabled")]
     AdminAccess,
     /// The template lists alternatives, and the feature gate `DRAPrioritizedList` is off.
+    ///
+    /// Upstream: `hasPrioritizedList`.
     #[error("template includes a prioritized list of subrequests, but the feature is disabled")]
     PrioritizedList,
     /// The claims of the namespace could not be listed.

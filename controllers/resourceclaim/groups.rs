@@ -30,6 +30,7 @@ pub(super) struct Groups {
     pub(super) by_template: Index<PodGroup>,
     /// Pods by namespace and name of their PodGroup.
     pub(super) members: Index<Pod>,
+    /// Tells whether the cache of PodGroups may lack changes from before the leadership term.
     pub(super) cache: TrackedCache<Key>,
 }
 
@@ -50,18 +51,21 @@ impl Groups {
     }
 }
 
+/// The keys of the ResourceClaims that `group` uses by now. Upstream: `podGroupResourceClaimIndexFunc`.
 fn claims_of(group: &PodGroup) -> Vec<IndexKey> {
     let claims = group.spec.resource_claims.iter();
     let names = claims.filter_map(|claim| group.claim_name(claim).known());
     index_keys(&group.meta, names)
 }
 
+/// Upstream: `podGroupResourceClaimTemplateIndexFunc`.
 fn templates_of(group: &PodGroup) -> Vec<IndexKey> {
     let claims = group.spec.resource_claims.iter();
     let names = claims.filter_map(|claim| claim.resource_claim_template_name.as_ref());
     index_keys(&group.meta, names)
 }
 
+/// Upstream: `podGroupMemberIndexFunc`.
 fn group_of(pod: &Pod) -> Vec<IndexKey> {
     let name = pod.spec.scheduling_group.pod_group_name.iter();
     name.map(|name| index_key(&pod.meta.namespace, name))
@@ -73,6 +77,8 @@ pub(super) enum GroupOf {
     /// The pod has none, or the feature gate is off.
     None,
     /// The cache lacks the PodGroup.
+    ///
+    /// A sync then fails and comes again, since it cannot tell the pod's own claims from shared ones.
     Missing,
     /// The PodGroup.
     Known(Arc<PodGroup>),
@@ -89,6 +95,9 @@ impl GroupOf {
 }
 
 /// The pod or its PodGroup: the one that `claim`, one of the claims of `pod`, belongs to.
+///
+/// Upstream: `BindTo`. An unknown source in any claim of the PodGroup is an error, if it comes before
+/// the match: it might be the shared one.
 pub(super) fn bound_to<'a>(
     pod: &'a Pod,
     group: Option<&'a PodGroup>,
@@ -104,6 +113,8 @@ pub(super) fn bound_to<'a>(
                 claim: shared.name.clone(),
             });
         }
+        // Name and source have to be equal. A pod claim of the same name with another template is the
+        // pod's own.
         if shared == claim {
             return Ok(Holder::Group(group));
         }
@@ -113,6 +124,9 @@ pub(super) fn bound_to<'a>(
 
 /// Whether a sync of `group` may have something to do. `claim` finds a cached ResourceClaim of its
 /// namespace.
+///
+/// Upstream: `podGroupNeedsWork`. A generated claim that belongs to another owner is no work: the sync
+/// has to wait until that claim is gone.
 pub(super) fn has_work(
     group: &PodGroup,
     claim: impl Fn(&Sym) -> Option<Arc<ResourceClaim>>,
@@ -132,6 +146,8 @@ pub(super) fn has_work(
 
 impl Shared {
     /// The PodGroup of `pod`.
+    ///
+    /// Upstream: `getPodGroup`.
     pub(super) fn group_of(&self, pod: &Pod) -> GroupOf {
         let name = pod.spec.scheduling_group.pod_group_name.as_ref();
         let Some((groups, name)) = self.groups.as_ref().zip(name) else {
@@ -141,6 +157,7 @@ impl Shared {
         group.map_or(GroupOf::Missing, GroupOf::Known)
     }
 
+    /// Makes the missing claims of a PodGroup, and names them in its status. Upstream: `syncPodGroup`.
     pub(super) async fn sync_group(&self, key: &ObjectKey) -> Result<(), SyncError> {
         let cached = self.groups.as_ref().and_then(|of| of.store.get(key));
         let Some(group) = cached.filter(|group| !group.meta.is_terminating()) else {
@@ -157,6 +174,10 @@ impl Shared {
     }
 
     /// Whether a PodGroup may use a claim that is reserved for it.
+    ///
+    /// Upstream: the branch of PodGroups in `syncClaim`. A PodGroup never counts as done: only its
+    /// deletion ends the reservation. The reservation of a consumer without UID goes, since nothing can
+    /// confirm it.
     pub(super) async fn group_may_use(
         &self,
         groups: &Groups,
@@ -166,6 +187,7 @@ impl Shared {
         let Some(uid) = &consumer.uid else {
             return Ok(false);
         };
+        // Cheap checks come first: memory, cache, GET.
         if self.deleted.contains(uid) {
             return Ok(false);
         }

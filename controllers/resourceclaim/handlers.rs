@@ -25,6 +25,7 @@ pub(super) fn register(
     pods.add_handler(move |change| match change {
         Change::Added { object, .. } => of_pods.pod_changed(object),
         Change::Updated { old, new } => {
+            // Another pod of this name hides the deletion of the old one.
             if old.meta.uid != new.meta.uid {
                 of_pods.pod_deleted(old);
             }
@@ -39,9 +40,13 @@ pub(super) fn register(
             of_claims.consistency.clear(&Key::Claim(key.clone()));
         } else {
             of_claims.claim_seen(change.object());
+            // At a start, each claim is checked for reservations of pods that are gone. Later on, a
+            // scheduler may reserve a claim for a pod that has just been deleted.
             of_claims.queue.add(Key::Claim(key.clone()));
         }
         let key = index_key(&key.namespace, &key.name);
+        // A claim that a user makes or an allocation may be all that a pod waits for. A deleted claim
+        // has to be made again.
         let users = of_claims.pods_by_claim.get(&key);
         users.iter().for_each(|pod| of_claims.pod_changed(pod));
         if let Some(groups) = &of_claims.groups {
@@ -52,6 +57,7 @@ pub(super) fn register(
         }
     });
     let of_templates = Arc::clone(shared);
+    // A deleted template causes no work: existing claims stay as they are.
     templates.add_handler(move |change| {
         if let Change::Added { object, .. } | Change::Updated { new: object, .. } = change {
             let key = index_key(&object.meta.namespace, &object.meta.name);
@@ -97,10 +103,14 @@ fn forget_deletions(shared: &Arc<Shared>) -> impl Fn() + Send + Sync + 'static {
 
 impl Shared {
     /// Queues a pod with work, and the claims of a pod that is done.
+    ///
+    /// Upstream: `enqueuePod`. A pod that is done has no other work.
     fn pod_changed(&self, pod: &Pod) {
         if !has_claims(pod) {
             return;
         }
+        // Its reservations may go at once. The claims of a pod that is only terminating wait for its
+        // containers.
         if is_done(pod) {
             self.queue_claims(pod);
         }
@@ -112,6 +122,9 @@ impl Shared {
     }
 
     /// Queues a PodGroup with work, and those of its pods with work.
+    ///
+    /// Upstream: `enqueuePodGroup`. Its pods follow, because a claim of the PodGroup may be all that
+    /// their status lacks.
     fn group_changed(&self, group: &PodGroup) {
         if group.spec.resource_claims.is_empty() {
             return;
@@ -125,6 +138,8 @@ impl Shared {
     }
 
     /// Queues the claims of a PodGroup that is gone.
+    ///
+    /// The UID is remembered before the claims are queued, so their syncs need no request.
     fn group_deleted(&self, group: &PodGroup) {
         if group.spec.resource_claims.is_empty() {
             return;
@@ -135,6 +150,7 @@ impl Shared {
         self.members_changed(group);
     }
 
+    /// Queues the pods of a PodGroup that have work.
     fn members_changed(&self, group: &PodGroup) {
         let key = index_key(&group.meta.namespace, &group.meta.name);
         let members = self.groups.iter().flat_map(|of| of.members.get(&key));
@@ -142,6 +158,8 @@ impl Shared {
     }
 
     /// The cache shows a claim, which may be one that this controller made.
+    ///
+    /// From now on, the cache suffices to find it; see `unseen`.
     fn claim_seen(&self, claim: &ResourceClaim) {
         let names = claim
             .meta
@@ -160,6 +178,8 @@ impl Shared {
     }
 
     /// Queues the claims of a pod that is gone.
+    ///
+    /// The order matters as in `group_deleted`.
     fn pod_deleted(&self, pod: &Pod) {
         if has_claims(pod) {
             self.deleted.add(&pod.meta.uid);
@@ -168,6 +188,8 @@ impl Shared {
         }
     }
 
+    /// Queues the claims of `pod`. The one for its extended resources is known only from its status,
+    /// and counts whether or not the feature is still on.
     fn queue_claims(&self, pod: &Pod) {
         self.queue_claims_of(Holder::Pod(pod));
         if let Some(name) = &pod.details().extended_resource_claim {
@@ -176,6 +198,7 @@ impl Shared {
         }
     }
 
+    /// Claims that are yet to be made have no name, and are left out.
     fn queue_claims_of(&self, holder: Holder<'_>) {
         let claims = holder.claims().iter();
         for name in claims.filter_map(|claim| holder.claim_name(claim).known()) {
@@ -192,6 +215,8 @@ fn has_claims(pod: &Pod) -> bool {
 }
 
 /// The keys of the ResourceClaims that `pod` uses by now.
+///
+/// Upstream: `podResourceClaimIndexFunc`. Only claims with a known name are indexed.
 pub(super) fn claims_of(pod: &Pod) -> Vec<IndexKey> {
     let names = pod.spec.resource_claims.iter();
     let names = names.filter_map(|claim| pod.claim_name(claim).known());
@@ -199,6 +224,8 @@ pub(super) fn claims_of(pod: &Pod) -> Vec<IndexKey> {
 }
 
 /// The keys of the templates that `pod` names.
+///
+/// Upstream: `podResourceClaimTemplateIndexFunc`.
 pub(super) fn templates_of(pod: &Pod) -> Vec<IndexKey> {
     let claims = pod.spec.resource_claims.iter();
     let names = claims.filter_map(|claim| claim.resource_claim_template_name.as_ref());

@@ -1,5 +1,8 @@
 //! The objects that have claims: pods, and PodGroups with the feature gate
 //! `DRAWorkloadResourceClaims`.
+//!
+//! Upstream repeats its functions for both, as `handleClaim` and `handlePodGroupClaim`. Here one code
+//! serves both.
 
 use std::fmt;
 
@@ -15,7 +18,9 @@ use super::key::Key;
 /// A pod or a PodGroup.
 #[derive(Clone, Copy)]
 pub(super) enum Holder<'a> {
+    /// Its claims are its own, or shared ones of its PodGroup.
     Pod(&'a Pod),
+    /// Its claims are shared by its pods.
     Group(&'a PodGroup),
 }
 
@@ -50,6 +55,8 @@ impl<'a> Holder<'a> {
     }
 
     /// `status.resourceClaimStatuses`.
+    ///
+    /// The names of generated claims, which this controller writes.
     pub(super) fn statuses(self) -> &'a [PodResourceClaimStatus] {
         match self {
             Self::Pod(pod) => &pod.details().resource_claim_statuses,
@@ -65,6 +72,7 @@ impl<'a> Holder<'a> {
         }
     }
 
+    /// For Events.
     pub(super) fn reference(self) -> ObjectReference {
         match self {
             Self::Pod(pod) => ObjectReference::of(pod),
@@ -73,6 +81,8 @@ impl<'a> Holder<'a> {
     }
 
     /// Upstream's name for one of its claims.
+    ///
+    /// It is part of Events and errors.
     pub(super) fn claim_kind(self) -> &'static str {
         match self {
             Self::Pod(_) => "PodResourceClaim",
@@ -94,6 +104,8 @@ impl<'a> Holder<'a> {
     }
 
     /// The item of `status.reservedFor` with which it may use a claim.
+    ///
+    /// The group of pods is empty, and is left out as in Go's encoding.
     pub(super) fn consumer(self) -> Value {
         let meta = self.meta();
         let resource = self.resource();
@@ -108,12 +120,16 @@ impl<'a> Holder<'a> {
 
     /// Whether `claim` was made for its claim called `name`. Upstream: `findPodResourceClaim` and
     /// `findPodGroupResourceClaim`.
+    ///
+    /// Both marks are needed: a user may create a claim with the annotation, and a holder may have
+    /// several claims. If several match, any of them serves, and the rest go with the holder.
     pub(super) fn made(self, claim: &ResourceClaim, name: &str) -> bool {
         claim.meta.is_controlled_by(&self.meta().uid)
             && claim.annotations.pod_claim_name.as_deref() == Some(name)
     }
 }
 
+/// The form of upstream's errors.
 impl fmt::Display for Holder<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = match self {

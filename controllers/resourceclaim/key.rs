@@ -17,6 +17,7 @@ pub(super) enum Key {
     Claim(ObjectKey),
 }
 
+/// Upstream: `podKeyPrefix`, `podGroupKeyPrefix` and `claimKeyPrefix`.
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -28,6 +29,8 @@ impl fmt::Display for Key {
 }
 
 /// The index keys of `names` in the namespace of an object, each once.
+///
+/// A pod may use one claim by several names.
 pub(super) fn index_keys<'a>(
     meta: &Meta,
     names: impl Iterator<Item = &'a IndexKey>,
@@ -38,6 +41,7 @@ pub(super) fn index_keys<'a>(
     keys
 }
 
+/// `namespace/name`, the form of upstream's indexes.
 pub(super) fn index_key(namespace: &str, name: &str) -> IndexKey {
     IndexKey::new(&format!("{namespace}/{name}"))
 }

@@ -21,6 +21,8 @@ use super::groups::bound_to;
 use super::holder::Holder;
 
 /// The field manager of statuses.
+///
+/// Upstream: `fieldManager`. Both managers thus own the same entries, and one can follow the other.
 const FIELD_MANAGER: &str = "ResourceClaimController";
 
 /// Reason of the Events.
@@ -32,6 +34,9 @@ type Entry = (Sym, Sym);
 impl Shared {
     /// The names that the status of `holder` has to have besides its present ones, after missing
     /// claims were made. `group` is the PodGroup of a pod.
+    ///
+    /// The first failure ends the sync, and claims that were made before it are found again later. No
+    /// status is written then, as upstream.
     pub(super) async fn claims_for(
         &self,
         holder: Holder<'_>,
@@ -49,6 +54,15 @@ impl Shared {
 
     /// The name of the ResourceClaim that the status of `holder` has to name. `None` if the status
     /// is right already, or if the PodGroup of a pod gets the claim first.
+    ///
+    /// The order of checks:
+    ///
+    /// 1. The status names a claim that exists and belongs to `holder`: nothing to do.
+    /// 2. The cache has a claim that was made for it: only the status is missing.
+    /// 3. The claim belongs to the PodGroup: the pod waits.
+    /// 4. The cache of a new leader shows an old `holder`: its next event decides.
+    /// 5. The API server has such a claim that the cache lacks.
+    /// 6. It is created.
     async fn claim_for(
         &self,
         holder: Holder<'_>,
@@ -67,6 +81,7 @@ impl Shared {
                         self.seen(&holder.key(), &claim.name);
                         return Ok(None);
                     }
+                    // Upstream goes on too: the name is taken, so a claim with another name is made.
                     Some(_) => tracing::error!(
                         claim = %name,
                         "Claim that was created for {holder} is no longer owned by it, creating a new one"
@@ -76,6 +91,7 @@ impl Shared {
             }
             PodClaimName::NotCreated => {}
         }
+        // Only a template describes a claim. All other claims are made by users.
         let Some(template) = &claim.resource_claim_template_name else {
             return Ok(None);
         };
@@ -83,6 +99,8 @@ impl Shared {
             Holder::Pod(pod) => bound_to(pod, group, claim)?,
             Holder::Group(_) => holder,
         };
+        // Upstream: `findPodResourceClaim`. An earlier sync may have failed between the creation and
+        // the status.
         let cached = self.claims.controlled_by_uid(&maker.meta().uid);
         if let Some(made) = cached.iter().find(|made| maker.made(made, &claim.name)) {
             self.seen(&maker.key(), &claim.name);
@@ -103,6 +121,9 @@ impl Shared {
     }
 
     /// Whether the generated `claim` is one of `holder`.
+    ///
+    /// Upstream: `IsForPod` and `IsForPodGroup`. A generated claim of a pod may also be one of its
+    /// PodGroup.
     fn belongs(&self, claim: &ResourceClaim, holder: Holder<'_>) -> bool {
         match holder {
             Holder::Pod(pod) => claim.is_for_pod(pod, self.groups.is_some()),
@@ -111,6 +132,9 @@ impl Shared {
     }
 
     /// True if the API server has this version of `holder`, or the cache is new enough.
+    ///
+    /// A pod that is gone by now would get a claim without an owner. Only a cache from before the term
+    /// costs a read.
     async fn is_current(&self, holder: Holder<'_>) -> Result<bool, ClaimError> {
         let client = &self.client;
         let current = match (holder, &self.groups) {
@@ -129,6 +153,9 @@ impl Shared {
 
     /// The claim of `holder` that the cache may lack: the former leader made it, or the cache has not
     /// shown an own creation.
+    ///
+    /// Upstream keeps own creations in a `MutationCache` for an hour, and has no remedy for a lost
+    /// answer or another leader. The list is by namespace, since claims have no label for their holder.
     async fn unseen_claim(
         &self,
         holder: Holder<'_>,
@@ -148,6 +175,7 @@ impl Shared {
         let live = all.await.map_err(ClaimError::Read)?.objects;
         let found = live.iter().find(|made| holder.made(made, &claim.name));
         if let Some(made) = found {
+            // The sync after this one waits for the cache, and needs no further list.
             self.claims_cache
                 .wrote_at(&holder.key(), made.meta.resource_version);
         }
@@ -155,6 +183,9 @@ impl Shared {
     }
 
     /// Creates the claim, and returns its name.
+    ///
+    /// A disabled feature is an error before the request. The API server may drop the field, and the
+    /// pod would get other devices than its user wants.
     async fn create(
         &self,
         holder: Holder<'_>,
@@ -175,6 +206,8 @@ impl Shared {
         }
         let body = from_template(holder, &claim.name, &template);
         let target = Target::collection::<ResourceClaim>(namespace);
+        // The creation is recorded before the request. If its answer is lost, the next sync lists the
+        // claims.
         self.unseen()
             .entry(holder.key())
             .or_default()
@@ -191,6 +224,7 @@ impl Shared {
                 Ok(Sym::new(&made.name))
             }
             Err(error) => {
+                // The API server refused the claim, so none can exist.
                 if !error.may_be_done() {
                     self.seen(&holder.key(), &claim.name);
                 }
@@ -200,6 +234,8 @@ impl Shared {
     }
 
     /// The template with this key. The cache of a new leader may lack it.
+    ///
+    /// A missing template is an error that the user sees, so a new leader makes sure first.
     async fn template(
         &self,
         key: &ObjectKey,
@@ -214,6 +250,9 @@ impl Shared {
     }
 
     /// Reports that a claim is missing.
+    ///
+    /// Upstream: the Event in `syncPod` and `syncPodGroup`. A manager that has lost its lease sends
+    /// none, because the next leader makes the claim.
     fn failed(
         &self,
         holder: Holder<'_>,
@@ -235,6 +274,9 @@ impl Shared {
 
     /// Applies the names of all claims that templates describe: `found`, and those that the status
     /// has already. An apply without the latter would remove them.
+    ///
+    /// An entry without a name says that the claim is not needed, and is kept as it is. The apply takes
+    /// over entries of other field managers by force, as upstream.
     pub(super) async fn write_status(
         &self,
         holder: Holder<'_>,
@@ -274,6 +316,7 @@ impl Shared {
             holder: holder.to_string(),
             source,
         })?;
+        // The next sync of the holder waits for this version, so it never makes a claim twice.
         self.written(&applied, |version| match holder {
             Holder::Pod(_) => self.pods_cache.wrote_at(&holder.key(), version),
             Holder::Group(_) => {

@@ -12,11 +12,14 @@ use steersman_runtime::informer::Store;
 /// The counter of created claims. The registry counts the existing ones at each scrape.
 #[derive(Clone)]
 pub(super) struct ClaimMetrics {
+    /// Upstream: `ResourceClaimCreate`.
     creations: IntCounterVec,
 }
 
 impl ClaimMetrics {
     /// Registers both families under the names of `release`. The second one counts the claims in `claims`.
+    ///
+    /// Releases differ in the names; see `claim_metrics` of `Release`.
     pub(super) fn register(
         registry: &Registry,
         claims: Store<ResourceClaim>,
@@ -43,6 +46,8 @@ impl ClaimMetrics {
 }
 
 /// Counts the cached claims at each scrape.
+///
+/// Upstream: `customCollector`. A count at each event would go wrong with the first lost one.
 struct ExistingClaims {
     claims: Store<ResourceClaim>,
     gauge: IntGaugeVec,
@@ -71,6 +76,7 @@ impl Collector for ExistingClaims {
         for claim in self.claims.list() {
             *counts.entry(labels(&claim)).or_default() += 1;
         }
+        // A combination without claims has no series, as upstream.
         self.gauge.reset();
         for (labels, count) in counts {
             self.gauge.with_label_values(&labels).set(count);
@@ -80,6 +86,9 @@ impl Collector for ExistingClaims {
 }
 
 /// `allocated`, `admin_access` and `source` of a claim.
+///
+/// The annotation of extended resources decides before that of pod claims. Upstream:
+/// `CollectWithStability`.
 fn labels(claim: &ResourceClaim) -> [&'static str; 3] {
     let annotations = &claim.annotations;
     let is_extended = annotations.extended_resource_claim.as_deref() == Some("true");

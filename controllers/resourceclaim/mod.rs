@@ -85,6 +85,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
         Read::of::<PodGroup>().with_gate(features::DRA_WORKLOAD_RESOURCE_CLAIMS),
     ],
     rules: &[
+        // A pod is read before its reservation goes, if the cache lacks it.
         Rule::new(&[""], &["pods"], &["get"]),
         Rule::new(&[""], &["pods/status"], &["patch"]),
         Rule::new(
@@ -94,6 +95,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
         ),
         Rule::new(
             &[GROUP],
+            // API servers from 1.36 on ask for `binding` before a write of `allocation` or `reservedFor`.
             &["resourceclaims/binding", "resourceclaims/status"],
             &["update"],
         ),
@@ -174,12 +176,15 @@ struct Shared {
     pods_by_claim: Index<Pod>,
     /// Pods by namespace and name of the templates that they name.
     pods_by_template: Index<Pod>,
+    /// By UID of the controller: the claims that were made for a pod or a PodGroup.
     claims: ByController<ResourceClaim>,
     templates: Store<ResourceClaimTemplate>,
     /// PodGroups. Only with the feature gate `DRAWorkloadResourceClaims`.
     groups: Option<Groups>,
     queue: WorkQueue<Key>,
+    /// Spares the read of pods that are known to be gone.
     deleted: Deleted,
+    /// Own writes by key. A sync waits until the caches show those of its key.
     consistency: ConsistencyStore<Key>,
     claims_cache: TrackedCache<Key>,
     pods_cache: TrackedCache<Key>,
@@ -222,10 +227,12 @@ impl Shared {
     }
 }
 
+/// Upstream: `syncHandler`.
 impl Syncer<Key> for Shared {
     type Error = SyncError;
 
     async fn sync(&self, key: &Key) -> Result<Requeue, SyncError> {
+        // If a cache is behind, the key comes back as soon as it has caught up.
         let ready = self
             .consistency
             .ready_or_requeue(key, &self.queue, key.clone());

@@ -14,6 +14,8 @@ use super::key::Key;
 use super::needs::lacks_reservation;
 
 impl Shared {
+    /// A finished pod is left alone. Upstream makes and reserves claims for it, which its next sync of
+    /// the claim frees again.
     pub(super) async fn sync_pod(&self, key: &ObjectKey) -> Result<(), SyncError> {
         let Some(pod) = self.pods.get(key) else {
             self.forget(&Key::Pod(key.clone()));
@@ -23,6 +25,7 @@ impl Shared {
             self.unseen().remove(&Key::Pod(key.clone()));
             return Ok(());
         }
+        // The PodGroup has to be known before any claim is made: it decides on the owner of each.
         let group = self.group_of(&pod);
         if let GroupOf::Missing = group {
             let group = pod.spec.scheduling_group.pod_group_name.clone();
@@ -42,6 +45,10 @@ impl Shared {
     }
 
     /// Reserves the allocated claims of a pod that was bound without a scheduler.
+    ///
+    /// Schedulers reserve claims of the pods that they bind. A pod that was created with
+    /// `spec.nodeName` has no other helper. The first missing claim ends the loop without an error, as
+    /// upstream: its event brings the pod back.
     async fn reserve(&self, pod: &Pod, group: Option<&PodGroup>) -> Result<(), SyncError> {
         for pod_claim in &pod.spec.resource_claims {
             let Some(name) = pod.claim_name(pod_claim).known() else {
@@ -60,6 +67,9 @@ impl Shared {
     }
 
     /// Reserves `claim` for `holder`: `pod`, or its PodGroup.
+    ///
+    /// Upstream: `reserveFor`. A PUT with the resource version, so that a claim which has lost its
+    /// allocation meanwhile meets a conflict.
     async fn reserve_for(
         &self,
         pod: &Pod,
@@ -82,6 +92,7 @@ impl Shared {
             claim: claim.key(),
             source,
         })?;
+        // The version is recorded for the pod, whose next sync must see its reservation.
         self.written(&reserved, |version| {
             self.claims_cache.wrote_at(&Key::Pod(pod.key()), version);
         })

@@ -1,5 +1,8 @@
 //! The sync of a claim: reservations of pods that are done go, then the allocation, the finalizer,
 //! and the claim itself if it was made for one of these pods. Upstream: `syncClaim`.
+//!
+//! Each write is a PUT with the resource version of the decision, as upstream. A scheduler may reserve
+//! the claim at any time, and then the write has to fail.
 
 use std::borrow::Cow;
 
@@ -17,9 +20,13 @@ use super::key::Key;
 use super::needs::is_done;
 
 /// The finalizer that the scheduler sets when it allocates devices.
+///
+/// Upstream: `resourceapi.Finalizer`.
 const FINALIZER: &str = "resource.kubernetes.io/delete-protection";
 
 impl Shared {
+    /// A claim is deallocated only when its last reservation goes. A driver may allocate a claim
+    /// without a reservation, so an unreserved claim is left allocated. Its deletion is the exception.
     pub(super) async fn sync_claim(&self, key: &ObjectKey) -> Result<(), SyncError> {
         let Some(cached) = self.claims.store().get(key) else {
             self.consistency.clear(&Key::Claim(key.clone()));
@@ -31,9 +38,12 @@ impl Shared {
                 over.push(consumer);
             }
         }
+        // A claim without any reservation is unused as well.
         let is_unused = over.len() == cached.status.reserved_for.len();
         let mut claim = Cow::Borrowed(&*cached);
         if !over.is_empty() {
+            // Without the finalizer, another allocator owns the allocation. None exists by now;
+            // upstream checks as well.
             let is_protected = is_unused && has_finalizer(&claim);
             claim = Cow::Owned(self.release(&claim, &over, is_protected).await?);
             tracing::debug!("Removed consumers");
@@ -47,6 +57,8 @@ impl Shared {
             }
             claim = Cow::Owned(self.remove_finalizer(&claim).await?);
         }
+        // The garbage collector deletes the claim with its pod. A finished pod may stay for long, and
+        // its claim need not.
         if is_unused
             && !claim.meta.is_terminating()
             && let Some(owner) = owning_pod(&claim)
@@ -58,6 +70,9 @@ impl Shared {
     }
 
     /// Whether the consumer of a claim may use it still. Consumers of other types always may.
+    ///
+    /// Upstream: the loop of `syncClaim`. Cheap checks come first: memory, cache, GET. Upstream
+    /// trusts a cached pod with another UID, which may be older than the consumer.
     async fn may_use(&self, namespace: &str, consumer: &ClaimConsumer) -> Result<bool, SyncError> {
         let groups = self.groups.as_ref();
         if let Some(groups) = groups.filter(|_| consumer.is_pod_group()) {
@@ -84,6 +99,9 @@ impl Shared {
 
     /// Whether the pod of a generated claim never needs it again. The garbage collector deletes the
     /// claim of a pod that is gone.
+    ///
+    /// Upstream deletes the claim as soon as the cache shows another pod of the name. Here memory or a
+    /// live read confirms that the cache is the newer one.
     async fn owner_is_done(
         &self,
         namespace: &str,
@@ -100,12 +118,15 @@ impl Shared {
         }
     }
 
+    /// A failed read is an error: the reservation must stay while the pod may run.
     async fn live_pod(&self, namespace: &str, name: &str) -> Result<Option<Pod>, SyncError> {
         let live = live::object::<Pod>(&self.client, namespace, name).await;
         live.map_err(SyncError::Read)
     }
 
     /// Removes the reservations of `over`, and the allocation if `deallocate`.
+    ///
+    /// Other fields of the status stay, such as the data of devices.
     async fn release(
         &self,
         claim: &ResourceClaim,
@@ -118,6 +139,8 @@ impl Shared {
             .remove("status")
             .unwrap_or_default();
         if let Some(status) = status.as_object_mut() {
+            // Consumers are compared by UID. The document is changed, and not the decoded list, so that
+            // fields of later releases survive.
             let consumers = status.get_mut("reservedFor").and_then(Value::as_array_mut);
             if let Some(consumers) = consumers {
                 let uids: Vec<Option<String>> = over
@@ -139,6 +162,7 @@ impl Shared {
         self.put(target, &body).await
     }
 
+    /// The finalizer holds a claim while it is allocated. Other finalizers stay.
     async fn remove_finalizer(&self, claim: &ResourceClaim) -> Result<ResourceClaim, SyncError> {
         let mut metadata = claim
             .document
@@ -156,6 +180,8 @@ impl Shared {
     }
 
     /// PUTs the claim, and returns it as stored.
+    ///
+    /// The version is recorded for the claim, so the next sync sees this write.
     async fn put(
         &self,
         target: Target<'_>,
@@ -169,6 +195,8 @@ impl Shared {
         Ok(stored)
     }
 
+    /// Nothing is to do if the claim is gone already. A conflict is an error: a scheduler may have
+    /// reserved the claim.
     async fn delete(&self, claim: &ResourceClaim) -> Result<(), SyncError> {
         let options = Delete::exactly(&claim.meta).unchanged_since(claim.meta.resource_version);
         let target = Target::of::<ResourceClaim>(&claim.meta);
@@ -186,6 +214,7 @@ impl Shared {
     }
 }
 
+/// Whether a scheduler has protected the claim.
 fn has_finalizer(claim: &ResourceClaim) -> bool {
     let object = claim.document.to_object();
     let finalizers = object
@@ -195,6 +224,8 @@ fn has_finalizer(claim: &ResourceClaim) -> bool {
 }
 
 /// The pod for which the claim was generated. Upstream: `owningPod`.
+///
+/// `None` for claims of users and of PodGroups.
 fn owning_pod(claim: &ResourceClaim) -> Option<&OwnerReference> {
     let owner = claim.meta.controller()?;
     (owner.kind == *Pod::RESOURCE.kind && owner.api_version == *Pod::RESOURCE.api_version())

@@ -1,6 +1,9 @@
 //! The uses of volumes by pods, and their conflicts.
 //!
 //! Upstream: `cache/volumecache.go` and `cache/conflict.go`.
+//!
+//! The state lives only in memory. After a start, each pod is added again, so a conflict is reported
+//! again as well.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -10,11 +13,17 @@ use steersman_values::intern::Sym;
 use super::labels::{self, Use};
 
 /// A conflict as one of its two pods sees it.
+///
+/// Each conflict exists twice, with the pods exchanged, since both owners have to learn of it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Conflict {
     /// `SELinuxLabel` or `SELinuxChangePolicy`.
+    ///
+    /// Also a label of the metric.
     pub(super) property: &'static str,
+    /// The pod that gets the Event.
     pub(super) pod: ObjectKey,
+    /// The property of that pod: a label, or a policy.
     pub(super) value: String,
     pub(super) other: ObjectKey,
     pub(super) other_value: String,
@@ -27,6 +36,8 @@ impl Conflict {
     }
 
     /// Message of the Event. Names and values of other namespaces stay secret.
+    ///
+    /// Upstream: `EventMessage`. The text is the API of tools that search Events, with its flaw.
     pub(super) fn message(&self) -> String {
         let Self {
             property,
@@ -49,28 +60,40 @@ impl Conflict {
         }
     }
 
+    /// Whether `pod` is one of the two.
     fn is_of(&self, pod: &ObjectKey) -> bool {
         self.pod == *pod || self.other == *pod
     }
 }
 
 /// A volume, with its pods.
+///
+/// Upstream: `usedVolume`, and the entry of `conflicts`.
 #[derive(Debug, Default)]
 struct UsedVolume {
     /// Name of the CSI driver; empty for other plugins.
+    ///
+    /// The label support of other plugins never changes, so their pods need no search by driver.
     driver: Sym,
+    /// Sorted, so that Events have a stable order.
     pods: BTreeMap<ObjectKey, Use>,
+    /// The conflicts between these pods, for the metric.
     conflicts: Vec<Conflict>,
 }
 
 /// All volumes that pods use, by unique name.
+///
+/// Upstream: `volumeCache`.
 #[derive(Debug, Default)]
 pub(super) struct UsedVolumes {
     volumes: HashMap<Sym, UsedVolume>,
+    /// The same uses by pod, so that the end of a pod needs no search.
     by_pod: HashMap<ObjectKey, OfPod>,
 }
 
 /// The volumes of one pod.
+///
+/// Upstream keeps no UID, and so mixes up two pods of one name if the watch skips a deletion.
 #[derive(Debug)]
 struct OfPod {
     uid: Uid,
@@ -80,6 +103,8 @@ struct OfPod {
 impl UsedVolumes {
     /// Notes that a pod uses a volume. Returns the conflicts of a new or changed use, each as both
     /// pods see it.
+    ///
+    /// An equal use returns none: its conflicts were reported before. Upstream: `AddVolume`.
     pub(super) fn add(
         &mut self,
         volume: &Sym,
@@ -89,6 +114,7 @@ impl UsedVolumes {
     ) -> Vec<Conflict> {
         let used = self.volumes.entry(volume.clone()).or_default();
         used.driver = driver.clone();
+        // An unchanged use is common: each event of a claim or a driver repeats the sync of its pods.
         if used.pods.get(pod) == Some(&new) {
             return Vec::new();
         }
@@ -119,6 +145,8 @@ impl UsedVolumes {
             }
         }
         used.pods.insert(pod.clone(), new);
+        // The pod may have resolved older conflicts, for example with a driver that changed its
+        // support.
         used.conflicts.retain(|conflict| !conflict.is_of(pod));
         used.conflicts.extend(found.iter().cloned());
         found
@@ -132,6 +160,8 @@ impl UsedVolumes {
     }
 
     /// Forgets a pod.
+    ///
+    /// Upstream: `DeletePod`. A volume without pods goes too.
     pub(super) fn remove(&mut self, pod: &ObjectKey) {
         let Some(known) = self.by_pod.remove(pod) else {
             return;
@@ -149,12 +179,16 @@ impl UsedVolumes {
     }
 
     /// The pods that use volumes of a CSI driver.
+    ///
+    /// Upstream: `GetPodsForCSIDriver`.
     pub(super) fn pods_of_driver(&self, driver: &str) -> BTreeSet<ObjectKey> {
         let volumes = self.volumes.values().filter(|used| used.driver == *driver);
         volumes.flat_map(|used| used.pods.keys().cloned()).collect()
     }
 
     /// All present conflicts, sorted.
+    ///
+    /// Upstream: `GetConflicts`. Two volumes with the same pods give one conflict.
     pub(super) fn conflicts(&self) -> BTreeSet<&Conflict> {
         self.volumes
             .values()

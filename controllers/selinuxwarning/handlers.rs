@@ -1,4 +1,6 @@
 //! Maps changes of objects to the pods whose labels may conflict now.
+//!
+//! Upstream: the handlers of `NewController` in `selinux_warning_controller.go`.
 
 use std::sync::Arc;
 
@@ -11,6 +13,9 @@ use steersman_runtime::workqueue::WorkQueue;
 use super::Shared;
 
 /// The relevant fields of a pod never change, so an update matters only at its end.
+///
+/// A finished pod releases its volumes. Upstream: `updatePod`. A pod with a new UID counts as another
+/// pod.
 pub(super) fn register_pods(pods: &SharedInformer<SelinuxPod>, queue: &WorkQueue<ObjectKey>) {
     let queue = queue.clone();
     pods.add_handler(move |change| {
@@ -26,6 +31,8 @@ pub(super) fn register_pods(pods: &SharedInformer<SelinuxPod>, queue: &WorkQueue
     });
 }
 
+/// Queues the pods of a claim that has just been bound. Either the claim or the volume completes a
+/// binding, so both are watched. Upstream: `addPVC`, `updatePVC`, `addPV` and `updatePV`.
 pub(super) fn register_claims(
     shared: &Arc<Shared>,
     claims: &SharedInformer<PersistentVolumeClaim>,
@@ -53,6 +60,7 @@ pub(super) fn register_claims(
             Change::Updated { old, .. } => old.spec.claim_ref.as_ref(),
             Change::Deleted { .. } => return,
         };
+        // Only a bound volume can be behind a pod.
         let Some(claim) = &change.object().spec.claim_ref else {
             return;
         };
@@ -64,6 +72,8 @@ pub(super) fn register_claims(
     });
 }
 
+/// Queues the pods with volumes of a driver whose support of labels has changed. A driver without an
+/// object supports none. Upstream: `addCSIDriver`, `updateCSIDriver` and `deleteCSIDriver`.
 pub(super) fn register_drivers(
     shared: &Arc<Shared>,
     drivers: &SharedInformer<CsiDriver>,
@@ -74,6 +84,8 @@ pub(super) fn register_drivers(
     drivers.add_handler(move |change| {
         let mounts = |driver: &CsiDriver| driver.spec.se_linux_mount;
         let matters = match &change {
+            // Upstream queues them also for a driver without support; their syncs then find nothing
+            // new.
             Change::Added { .. } => true,
             Change::Updated { old, new } => mounts(old) != mounts(new),
             Change::Deleted { object, .. } => mounts(object),
@@ -86,6 +98,7 @@ pub(super) fn register_drivers(
 }
 
 impl Shared {
+    /// Queues the pods that name `claim`. Upstream: `enqueueAllPodsForPVC`.
     fn enqueue_pods(&self, claim: &ObjectKey, queue: &WorkQueue<ObjectKey>) {
         let pods = self.pods_by_claim.using(claim);
         pods.iter().for_each(|pod| queue.add(pod.key()));

@@ -1,6 +1,9 @@
 //! SELinux labels: the label of a mount, and conflicts of two labels.
 //!
 //! Upstream: `translator` of the controller, and `GetMountSELinuxLabel` in `pkg/volume/util`.
+//!
+//! No node is asked for its defaults, and all nodes count as enabled for SELinux: a manager may run on
+//! another distribution than its nodes. Upstream says so about `ControllerSELinuxTranslator`.
 
 use std::collections::BTreeSet;
 
@@ -10,12 +13,18 @@ use steersman_objects::{SelinuxOptions, SelinuxPod};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Use {
     /// `user:role:type:level`; empty for a volume that is not mounted with a label.
+    ///
+    /// The text is no valid label if a part is missing. It only serves comparisons and messages.
     pub(super) label: String,
     /// `MountOption` or `Recursive`.
+    ///
+    /// The effective one: `Recursive` if no label goes into the mount.
     pub(super) policy: String,
 }
 
 /// Containers of one pod mount a volume with different labels.
+///
+/// Upstream: `MultipleSELinuxLabelsError`.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("multiple SELinux labels found for one volume")]
 pub(super) struct SeveralLabels;
@@ -24,6 +33,8 @@ pub(super) struct SeveralLabels;
 const RECURSIVE: &str = "Recursive";
 
 /// The names of the volumes that containers of the pod mount, sorted. Block devices do not count.
+///
+/// Upstream: `GetPodVolumeNames`. A volume that no container mounts gets no label.
 pub(super) fn mounted(pod: &SelinuxPod) -> BTreeSet<&str> {
     let mounts = pod
         .containers()
@@ -33,6 +44,9 @@ pub(super) fn mounted(pod: &SelinuxPod) -> BTreeSet<&str> {
 
 /// The use of the volume `name` by a pod. `is_supported` tells whether the plugin of the volume
 /// mounts with a label.
+///
+/// Upstream: `GetMountSELinuxLabel` and the policy in `syncVolume`. The check for several labels comes
+/// first, and also covers volumes that are never mounted with a label.
 pub(super) fn of_volume(
     pod: &SelinuxPod,
     name: &str,
@@ -45,6 +59,8 @@ pub(super) fn of_volume(
             .iter()
             .any(|mount| mount.name == *name)
     });
+    // The options of a container replace those of its pod as a whole. A container without either is
+    // left out, since the runtime chooses its label.
     let labels = mounts_it.filter_map(|container| {
         let own = container.security_context.se_linux_options.as_ref();
         own.or(context.se_linux_options.as_ref()).map(label)
@@ -60,6 +76,7 @@ pub(super) fn of_volume(
         true => label,
         false => String::new(),
     };
+    // An empty label cannot go into the mount, so the runtime would label each file.
     let policy = match is_supported && !label.is_empty() {
         true => policy,
         false => RECURSIVE,
@@ -71,6 +88,8 @@ pub(super) fn of_volume(
 }
 
 /// The label of these options. Options without a part are no label.
+///
+/// Upstream: `SELinuxOptionsToFileLabel`.
 fn label(options: &SelinuxOptions) -> String {
     let SelinuxOptions {
         user,
@@ -86,6 +105,9 @@ fn label(options: &SelinuxOptions) -> String {
 
 /// Whether two pods with these labels cannot use one volume on one node. The container runtime
 /// replaces an empty user, role or type, so it fits all others; an empty level does not.
+///
+/// Upstream: `ConflictsParsed`. So `:::s0:c1` fits `user:role:type:s0:c1`, but conflicts with an empty
+/// label.
 pub(super) fn conflict(one: &str, other: &str) -> bool {
     let one = parts(one);
     let other = parts(other);
@@ -97,6 +119,7 @@ pub(super) fn conflict(one: &str, other: &str) -> bool {
     (0..4).any(differ)
 }
 
+/// User, role, type and level. The level may have colons itself. Upstream: `ParseSELinuxLabel`.
 fn parts(label: &str) -> [&str; 4] {
     let mut parts = label.splitn(4, ':');
     [(); 4].map(|()| parts.next().unwrap_or_default())

@@ -1,4 +1,7 @@
 //! The metric of the SELinux warning controller, under upstream's name.
+//!
+//! Upstream: `metrics.go`. The values name pods of all namespaces, so the family has one series per
+//! pair of pods.
 
 use std::sync::{Arc, Weak};
 
@@ -20,6 +23,7 @@ pub(super) fn show_conflicts(
     }))
 }
 
+/// A new gauge for each scrape, so that series of resolved conflicts go.
 fn gauge() -> Result<IntGaugeVec, prometheus::Error> {
     let opts = Opts::new(
         "selinux_warning_controller_selinux_volume_conflict",
@@ -39,6 +43,7 @@ fn gauge() -> Result<IntGaugeVec, prometheus::Error> {
 
 /// The conflicts at a scrape.
 struct Conflicts {
+    /// Has no series; it only describes the family to the registry.
     described: IntGaugeVec,
     shared: Weak<Shared>,
 }
@@ -65,6 +70,7 @@ impl Collector for Conflicts {
             gauge.with_label_values(&labels).set(1);
         }
         let mut families = gauge.collect();
+        // The format of Prometheus has no family without series.
         families.retain(|family| !family.get_metric().is_empty());
         families
     }

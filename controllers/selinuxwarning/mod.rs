@@ -41,6 +41,8 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     enabled_by_default: false,
     summary: "Warns of pods that use one volume with different SELinux labels",
     identity: NAME,
+    // SelinuxPod is a second watch of pods with the fields that only this controller reads. The common
+    // watch of pods gives the index by claim.
     reads: &[
         Read::of::<SelinuxPod>(),
         Read::of::<Pod>(),
@@ -87,8 +89,12 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
 }
 
 /// The state that handlers and the worker share.
+///
+/// Upstream: `Controller`, without its plugins.
 struct Shared {
+    /// The handler of drivers reads it, the worker writes it.
     used: Mutex<UsedVolumes>,
+    /// For the Events about other pods.
     pods: Store<SelinuxPod>,
     pods_by_claim: PodsByClaim,
     resolver: VolumeResolver,
@@ -97,6 +103,7 @@ struct Shared {
 }
 
 impl Shared {
+    /// The lock is never held across an `await`.
     fn used(&self) -> MutexGuard<'_, UsedVolumes> {
         self.used.lock()
     }

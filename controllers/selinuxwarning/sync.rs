@@ -26,6 +26,8 @@ pub(super) enum SyncError {
     #[error("{0}")]
     Resolve(#[from] ResolveError),
     /// It has several labels.
+    ///
+    /// Only a user can mend it, by another pod. The repeated Event keeps the message visible.
     #[error("{0}")]
     Labels(#[from] SeveralLabels),
 }
@@ -34,6 +36,7 @@ impl ObjectSyncer for SelinuxWarning {
     type Object = SelinuxPod;
     type Error = SyncError;
 
+    /// A finished pod is treated as a deleted one: its kubelet unmounts the volumes. Upstream: `sync`.
     async fn sync(&self, key: &ObjectKey, pod: Arc<SelinuxPod>) -> Result<Requeue, SyncError> {
         if pod.is_finished() {
             self.0.used().remove(key);
@@ -59,12 +62,15 @@ impl ObjectSyncer for SelinuxWarning {
 
 impl Shared {
     /// Compares all volumes of a pod that can be compared. Fails with the first error.
+    ///
+    /// The other volumes of the pod are compared all the same, as upstream.
     fn sync_volumes(&self, key: &ObjectKey, pod: &SelinuxPod) -> Result<(), SyncError> {
         self.used().remove_namesake(key, &pod.meta.uid);
         let mut mounted = labels::mounted(pod);
         let mut result = Ok(());
         for volume in pod.spec.volumes.0.iter() {
             let found = match self.resolver.resolve(&pod.meta, volume) {
+                // A volume that no container mounts, or only as a block device, is skipped.
                 Ok(Some(found)) if mounted.remove(&*volume.name) => found,
                 Ok(_) => continue,
                 Err(error) => {
@@ -115,6 +121,9 @@ impl Shared {
     }
 
     /// Whether the plugin of a volume mounts it with a label.
+    ///
+    /// Fibre Channel and `iSCSI` always do. A CSI driver has to announce it. Upstream:
+    /// `SupportsSELinuxContextMount` of the plugins.
     fn is_supported(&self, volume: &Volume) -> bool {
         let Plugin::Csi(csi) = &volume.plugin else {
             return true;
@@ -124,6 +133,8 @@ impl Shared {
     }
 
     /// Tells both pods of each conflict. A pod that is gone ends the conflicts of the sync.
+    ///
+    /// Upstream: `reportConflictEvents`. It stops at the first missing pod as well.
     fn report(&self, conflicts: &[Conflict]) {
         for conflict in conflicts {
             let Some(pod) = self.pods.get(&conflict.pod) else {

@@ -7,8 +7,11 @@ use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, Opts, Registry, exp
 /// The metrics, by driver.
 #[derive(Debug, Clone)]
 pub(super) struct RequestMetrics {
+    /// Upstream: `RequestsProcessed`. Each PUT counts, also a repeated one for the same request.
     processed: IntCounterVec,
+    /// Upstream: `RequestProcessingErrors`. Failed PUTs only: a pool that is incomplete counts nowhere.
     errors: IntCounterVec,
+    /// In seconds, from the start of the sync to the answer of the API server.
     duration: HistogramVec,
 }
 
@@ -29,6 +32,7 @@ impl RequestMetrics {
             name("request_processing_duration_seconds"),
             "[ALPHA] Time taken to process a ResourcePoolStatusRequest",
         );
+        // 1 ms to 16 s.
         let duration = duration.buckets(exponential_buckets(0.001, 2.0, 15)?);
         let metrics = Self {
             processed: IntCounterVec::new(processed, LABELS)?,
@@ -42,6 +46,8 @@ impl RequestMetrics {
     }
 
     /// Counts one PUT of a status, after `duration` for the whole request.
+    ///
+    /// Upstream: the end of `syncRequest`. An answered request is not counted again.
     pub(super) fn processed(&self, driver: &str, success: bool, duration: Duration) {
         self.processed.with_label_values(&[driver]).inc();
         if !success {

@@ -9,6 +9,9 @@
 //!
 //! - A sync waits until the cache shows its last write.
 //! - Deletions carry the resource version of the request, beside its UID.
+//!
+//! Users create a request, read its status, and forget it. So an answer is written once, and changes of
+//! slices or claims queue nothing.
 
 mod metrics;
 mod pools;
@@ -68,6 +71,8 @@ const NAME: &str = "resourcepoolstatusrequest-controller";
 const GROUP: &str = "resource.k8s.io";
 
 /// Number of workers.
+///
+/// Upstream starts one too.
 const WORKERS: usize = 1;
 
 /// Pause between two passes over old requests. Upstream: `cleanupPollingInterval`.
@@ -77,6 +82,9 @@ const PAUSE: Duration = Duration::from_secs(10 * 60);
 const ANSWERED: Duration = Duration::from_secs(3600);
 
 /// Time for which a request without an answer stays. Upstream: `pendingRequestTTL`.
+///
+/// A pool that stays incomplete leaves its requests without an answer, so they need an end of their
+/// own.
 const PENDING: Duration = Duration::from_secs(24 * 3600);
 
 fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
@@ -89,6 +97,8 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     let queue = keyed.queue();
     let requests = keyed.objects().clone();
     let pending = queue.clone();
+    // Upstream: `enqueueRequest`. An answered request never comes back, so retries of a dropped one
+    // need a change of that request by its user.
     requests.add_handler(move |change| {
         let is_there = !matches!(change, Change::Deleted { .. });
         let request = change.object();
@@ -117,6 +127,10 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
 }
 
 /// The reason to delete `request` at `now`. Upstream: `shouldDeleteRequest`.
+///
+/// The end of an answer is the transition time of `Complete` or `Failed`; upstream writes both. An
+/// answer without these conditions, by another client, counts from its creation. A request without
+/// creation time stays.
 fn due(request: &ResourcePoolStatusRequest, now: Timestamp) -> Option<&'static str> {
     let created = request.meta.created.map(Timestamp::from);
     let (since, limit) = match &request.status {
@@ -148,6 +162,7 @@ impl Controller for PoolStatusController {
     fn run(self: Box<Self>, stop: CancellationToken) -> Pin<Box<dyn Future<Output = ()> + Send>> {
         Box::pin(async move {
             // An API server may lack these types. Then this controller alone waits.
+            // An answer from an incomplete cache would miss pools, and it is never corrected.
             let synced = async {
                 self.requests.wait_synced().await;
                 self.slices.wait_synced().await;

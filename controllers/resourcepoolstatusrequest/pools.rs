@@ -12,6 +12,8 @@ use steersman_objects::{ResourceClaim, ResourcePoolStatusRequestSpec, ResourceSl
 use steersman_values::intern::Sym;
 
 /// The most pools in an answer. Upstream: `ResourcePoolStatusRequestLimitDefault`.
+///
+/// The constant is in `k8s.io/api/resource/v1alpha3`. A request may ask for another limit.
 const DEFAULT_LIMIT: i32 = 100;
 
 /// `status` of a ResourcePoolStatusRequest, as written.
@@ -22,6 +24,8 @@ pub(super) struct Answer {
     pub(super) pool_count: usize,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) pools: Vec<PoolStatus>,
+    /// Upstream also has `Failed`, for caches that cannot be listed. Such a failure does not exist
+    /// here.
     conditions: [Complete; 1],
 }
 
@@ -34,10 +38,14 @@ pub(super) struct PoolStatus {
     /// Set if all slices are of one node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) node_name: Option<Sym>,
+    /// The generation of the slices that count. A client compares it with a later answer.
     generation: i64,
     resource_slice_count: usize,
     pub(super) total_devices: usize,
+    /// Results of allocations, so a device that several claims share with admin access counts more than
+    /// once.
     pub(super) allocated_devices: usize,
+    /// Never below 0: a claim may still name devices that the newest generation lacks.
     available_devices: usize,
     /// Always 0, as upstream: taints and conditions of devices have no influence.
     unavailable_devices: usize,
@@ -69,6 +77,10 @@ pub(super) struct IncompletePool {
 }
 
 /// The answer to `request` at `now`.
+///
+/// Pools are ordered by name, and only those within the limit are shown and checked. An incomplete pool
+/// beyond the limit therefore blocks no answer. Upstream puts the same order and limit before the check
+/// in `syncRequest`.
 pub(super) fn answer(
     request: &ResourcePoolStatusRequestSpec,
     slices: &[Arc<ResourceSlice>],
@@ -98,6 +110,9 @@ pub(super) fn answer(
 }
 
 /// The slices that `request` is about, of the highest generation of each pool.
+///
+/// An empty or absent pool name means all pools of the driver. Upstream makes two passes over the
+/// slices; one is enough, as a higher generation discards the slices before it.
 fn newest_slices<'a>(
     request: &ResourcePoolStatusRequestSpec,
     slices: &'a [Arc<ResourceSlice>],
@@ -127,6 +142,8 @@ fn newest_slices<'a>(
 }
 
 /// The number of allocations from each pool of `driver`.
+///
+/// Claims in each namespace count, reserved or not. Results of other drivers are left out.
 fn allocated_devices<'a>(
     driver: &Sym,
     claims: &'a [Arc<ResourceClaim>],
@@ -143,6 +160,9 @@ fn allocated_devices<'a>(
 }
 
 /// The status of the pool with these slices, of which there is at least one.
+///
+/// Slices of a pool without a node name, or of several nodes, give no node name. More slices than
+/// announced are no error, since the driver may be about to raise the generation.
 fn status_of(slices: &[&ResourceSlice], allocated: usize) -> Result<PoolStatus, IncompletePool> {
     let first = &slices[0].spec;
     let observed = slices.len();

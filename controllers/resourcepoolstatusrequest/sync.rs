@@ -18,13 +18,19 @@ use super::metrics::RequestMetrics;
 use super::pools::{IncompletePool, answer};
 
 /// Number of retries, after which a request waits for its next change. Upstream: `maxRetries`.
+///
+/// The back-off of five retries ends within a second, so a driver that publishes slowly gets no answer
+/// to a request. Its user has to make another one.
 const MAX_RETRIES: u32 = 5;
 
 /// Answers requests from the caches.
 pub(super) struct PoolReporter {
     pub(super) client: ApiClient,
+    /// All slices of the cluster. Requests are rare, so no index by driver exists.
     pub(super) slices: Store<ResourceSlice>,
     pub(super) claims: Store<ResourceClaim>,
+    /// The cache of requests. After an answer, the next sync of the request waits until the answer is
+    /// visible.
     pub(super) cache: TrackedCache,
     pub(super) clock: Clock,
     pub(super) metrics: RequestMetrics,
@@ -34,6 +40,8 @@ pub(super) struct PoolReporter {
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SyncError {
     /// There is no answer yet.
+    ///
+    /// The text has the pool, where upstream's error names none.
     #[error("{0}")]
     Incomplete(#[source] IncompletePool),
     /// The answer could not be written.
@@ -53,6 +61,7 @@ impl ObjectSyncer for PoolReporter {
     type Object = ResourcePoolStatusRequest;
     type Error = SyncError;
 
+    /// The status is checked first: the request may have been answered since its event.
     async fn sync(
         &self,
         key: &ObjectKey,

@@ -24,8 +24,13 @@ use super::rules::{self, Effects, RuleRef};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Eviction {
     /// The time at which the first tolerance ends. A restart does not move it.
+    ///
+    /// It may be in the past: the taint is older than this process, or nothing tolerates it.
     pub(super) at: Timestamp,
     /// All taints that are not tolerated for ever.
+    ///
+    /// For logs, for the conditions of rules, and for the live reads of a new leader. The shortest of
+    /// them alone sets `at`.
     pub(super) reasons: BTreeSet<Reason>,
 }
 
@@ -39,6 +44,9 @@ pub(super) enum Reason {
 }
 
 /// A taint of one device in a slice.
+///
+/// Upstream: `sliceDeviceTaint`, which tells taints apart by their place in the slice. By key and
+/// value, a slice that is written again changes no eviction.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct SliceTaint {
     pub(super) pool: PoolId,
@@ -47,6 +55,7 @@ pub(super) struct SliceTaint {
     pub(super) value: Sym,
 }
 
+/// For logs only.
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -91,6 +100,8 @@ impl Eviction {
     }
 
     /// The earlier time of both, for all reasons.
+    ///
+    /// Upstream: the merge in `podEvictionTime`.
     fn join(&self, other: &Self) -> Self {
         Self {
             at: self.at.min(other.at),
@@ -103,6 +114,7 @@ impl Eviction {
 #[derive(Debug, Default)]
 pub(super) struct Devices {
     taints: Taints,
+    /// Upstream: `allocatedClaims`. Only allocated claims use devices.
     claims: HashMap<ObjectKey, Allocated>,
     /// The feature gate `DRAWorkloadResourceClaims`: claims may belong to PodGroups.
     pod_groups: bool,
@@ -113,6 +125,8 @@ pub(super) struct Devices {
 struct Taints {
     pools: Pools,
     /// The rules with the effect `NoExecute`, by name.
+    ///
+    /// Upstream: `evictingRules`. Rules of other effects cost nothing at an evaluation.
     rules: BTreeMap<Arc<str>, Arc<DeviceTaintRule>>,
 }
 
@@ -120,6 +134,7 @@ struct Taints {
 #[derive(Debug)]
 struct Allocated {
     claim: Arc<ResourceClaim>,
+    /// `None` if its devices have no taint, or if it tolerates all of them for ever.
     eviction: Option<Arc<Eviction>>,
 }
 
@@ -138,6 +153,9 @@ impl Devices {
     }
 
     /// Takes over a slice as it was and as it is. Returns the claims with another eviction.
+    ///
+    /// Only claims with a device whose taints have changed are evaluated. Upstream:
+    /// `handleSliceChange`. Most updates of slices change no taint.
     pub(super) fn slice_changed(
         &mut self,
         old: Option<&Arc<ResourceSlice>>,
@@ -159,6 +177,9 @@ impl Devices {
     }
 
     /// Takes over a rule as it was and as it is. Returns the claims with another eviction.
+    ///
+    /// Upstream: `handleRuleChange`, which evaluates all claims. The rule as it was counts as well: its
+    /// end frees claims.
     pub(super) fn rule_changed(
         &mut self,
         old: Option<&Arc<DeviceTaintRule>>,
@@ -201,6 +222,9 @@ impl Devices {
     }
 
     /// Takes over a claim as it was and as it is. Returns its versions whose pods may be concerned.
+    ///
+    /// Upstream: `handleClaimChange`. Both versions are returned if the consumers differ: a pod that
+    /// left the list may stay now, and one that joined may have to go.
     pub(super) fn claim_changed(
         &mut self,
         old: Option<&Arc<ResourceClaim>>,
@@ -213,6 +237,8 @@ impl Devices {
             self.claims.remove(&old.key());
         }
         if let Some(new) = new.filter(is_allocated) {
+            // An allocation is immutable, so its eviction stays. After a gap of the watch, the claim
+            // may have another one. Upstream keeps the deadline of the old devices then.
             let same = |known: &&Allocated| known.claim.status.allocation == new.status.allocation;
             let eviction = match self.claims.get(&new.key()).filter(same) {
                 Some(known) => known.eviction.clone(),
@@ -233,12 +259,16 @@ impl Devices {
 
     /// The eviction of `pod`, if it has to leave one of its devices. Phase and deletion of the pod
     /// have no influence.
+    ///
+    /// Upstream: `podEvictionTime`. A finished pod soon loses its reservations, and its eviction with
+    /// them.
     pub(super) fn eviction_of(&self, pod: &Pod) -> Option<Arc<Eviction>> {
         let of_claims = self.used_by(pod);
         of_claims.filter_map(|of| of.eviction.as_ref()).fold(
             None,
             |joined: Option<Arc<Eviction>>, eviction| match joined {
                 None => Some(Arc::clone(eviction)),
+                // Claims with equal evictions share one, which is the usual case of a rule.
                 Some(joined) if joined == *eviction => Some(joined),
                 Some(joined) => Some(Arc::new(joined.join(eviction))),
             },
@@ -246,6 +276,9 @@ impl Devices {
     }
 
     /// The allocated claims that a bound pod uses.
+    ///
+    /// A pod without a node runs nowhere. A claim counts only if it is reserved for the pod: its
+    /// namesake may have used it before.
     fn used_by<'a>(&'a self, pod: &'a Pod) -> impl Iterator<Item = &'a Allocated> {
         let references = pod.spec.resource_claims.iter();
         let references = references.filter(|_| pod.node.is_some());
@@ -260,6 +293,9 @@ impl Devices {
     }
 
     /// The effects of `rule` as if it evicted pods. `pods` are all pods of the cache.
+    ///
+    /// Upstream simulates the rule in a copy of its controller. Here the same functions run over the
+    /// present state.
     pub(super) fn effects_of<'a>(
         &self,
         rule: &DeviceTaintRule,
@@ -273,10 +309,12 @@ impl Devices {
                 tolerated_until(&rules::taint(rule), &device.tolerations, now).is_some()
             })
         };
+        // A terminating pod leaves its devices anyway. Upstream: `countPendingPods`.
         let has_to_leave = |pod: &&Pod| !pod.meta.is_terminating() && self.used_by(pod).any(evicts);
         let pods: Vec<&Pod> = pods.filter(has_to_leave).collect();
         let namespaces: BTreeSet<&str> = pods.iter().map(|pod| &*pod.meta.namespace).collect();
         let claims = self.claims.values();
+        // Reserved or not: the condition tells about devices.
         let allocated = claims.map(|allocated| selected(&allocated.claim, rule).count());
         Effects {
             published: self.taints.pools.count_selected(rule),
@@ -299,11 +337,15 @@ impl Devices {
 }
 
 /// The key of a pod's claim. `None` if the claim does not exist yet, or if the pod needs none.
+///
+/// Upstream: `resourceclaim.Name`. A claim with an unknown source counts as absent, and so as not
+/// tainted.
 pub(super) fn claim_of(pod: &Pod, reference: &PodResourceClaim) -> Option<ObjectKey> {
     let name = pod.claim_name(reference).known()?;
     Some(ObjectKey::new(&pod.meta.namespace, name))
 }
 
+/// Empty for a claim without an allocation.
 fn devices(claim: &ResourceClaim) -> &[AllocatedDevice] {
     let allocation = claim.status.allocation.as_ref();
     allocation.map_or(&[], |allocation| &allocation.devices.results)
@@ -324,6 +366,9 @@ fn uses_device_of(claim: &ResourceClaim, rule: &DeviceTaintRule) -> bool {
 }
 
 /// The eviction of the pods of an allocated claim.
+///
+/// Upstream: `claimEvictionTime`. All taints are reasons, also those with a later time: if the first
+/// one goes, the others still count at the next change.
 fn of_claim(claim: &ResourceClaim, taints: &Taints, now: Timestamp) -> Option<Arc<Eviction>> {
     let mut eviction: Option<Eviction> = None;
     for device in devices(claim) {
@@ -339,6 +384,7 @@ fn of_claim(claim: &ResourceClaim, taints: &Taints, now: Timestamp) -> Option<Ar
     eviction.map(Arc::new)
 }
 
+/// Upstream: `allEvictingDeviceTaints`.
 impl Taints {
     /// The taints of an allocated device, from its slice and from rules. A rule also taints devices
     /// that no slice shows.
@@ -367,16 +413,21 @@ fn tolerated_until(
     now: Timestamp,
 ) -> Option<Timestamp> {
     // API servers set the time. Upstream crashes without it.
+    // The deadline starts with the taint and not with its event, so a restart moves nothing.
     let added = taint.time_added.unwrap_or(now);
     let mut shortest: Option<i64> = None;
     for toleration in tolerations.iter().filter(|one| tolerates(one, taint)) {
+        // Negative seconds are zero, as upstream. Without seconds, the whole taint is tolerated.
         let seconds = toleration.toleration_seconds?.max(0);
         shortest = Some(shortest.map_or(seconds, |known| known.min(seconds)));
     }
     let tolerance = SignedDuration::from_secs(shortest.unwrap_or(0));
+    // A deadline beyond all times never comes.
     Some(added.checked_add(tolerance).unwrap_or(Timestamp::MAX))
 }
 
+/// Upstream: `ToleratesTaint`, and the check of the effect before it. An unknown operator tolerates
+/// nothing.
 fn tolerates(toleration: &Toleration, taint: &DeviceTaint) -> bool {
     let is_of_key = toleration.key.is_empty() || toleration.key == taint.key;
     let is_of_value = match &*toleration.operator {

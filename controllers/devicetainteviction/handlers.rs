@@ -18,6 +18,8 @@ use super::tracker::Tracker;
 use super::{Shared, Work};
 
 /// Adds the handlers.
+///
+/// Each event of one type is applied in order. The lock makes all types agree on one state.
 pub(super) fn register(
     shared: &Arc<Shared>,
     claims: &SharedInformer<ResourceClaim>,
@@ -36,6 +38,7 @@ pub(super) fn register(
     });
     let of_pods = Arc::clone(shared);
     pods.add_handler(move |change| {
+        // A pod may drop out of the filter only with its UID, so no record is left behind.
         // Most pods have no claims, and the list of claims is immutable.
         let has_claims = |pod: &&Arc<Pod>| !pod.spec.resource_claims.is_empty();
         for (old, new) in steps(&change) {
@@ -72,6 +75,7 @@ pub(super) fn register(
         let shared = Arc::downgrade(shared);
         move || {
             if let Some(shared) = shared.upgrade() {
+                // Each cache reports its own rewind.
                 shared.history_went_back();
             }
         }
@@ -102,18 +106,25 @@ pub(super) fn steps<'a, T: Object>(change: &Change<'a, T>) -> Vec<Step<'a, T>> {
 
 impl Shared {
     /// The caches are complete, and the workers start.
+    ///
+    /// Until then, no Event tells of a cancelled eviction.
     pub(super) fn start(&self) {
         self.is_started.store(true, Ordering::Relaxed);
     }
 
     /// The caches go back one by one. Meanwhile they show states of two histories.
+    ///
+    /// Evictions are confirmed by live reads from then on, until this process ends.
     fn history_went_back(&self) {
         self.is_rewound.store(true, Ordering::Relaxed);
         self.tracker().evictions.history_went_back();
     }
 
     /// Queues the condition of a new or changed rule before the evictions that follow from it.
+    ///
+    /// Upstream: `handleRuleChange`. Users see the condition of a rule before its first eviction.
     fn rule_changed(&self, old: Option<&Arc<DeviceTaintRule>>, new: Option<&Arc<DeviceTaintRule>>) {
+        // The status is written by this controller, and must not begin its own work again.
         if !rules::is_relevant(old.map(|old| &**old), new.map(|new| &**new)) {
             return;
         }
@@ -135,6 +146,8 @@ impl Shared {
     }
 
     /// Applies one change under the lock, then queues or reports its consequences.
+    ///
+    /// Upstream: `handlePod`. The queue and the recorder only take notes, so a handler never blocks.
     fn apply(&self, change: impl FnOnce(&mut Tracker, Timestamp) -> Vec<Effect>) {
         let now = self.clock.now();
         let effects = change(&mut self.tracker(), now);

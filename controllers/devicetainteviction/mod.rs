@@ -70,6 +70,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
         Read::of::<Pod>(),
         Read::of::<ResourceClaim>(),
         Read::of::<ResourceSlice>(),
+        // Upstream waits for this cache as well, and reads nothing from it.
         Read::of::<DeviceClass>(),
         Read::of::<DeviceTaintRule>().with_gate(features::DRA_DEVICE_TAINT_RULES),
     ],
@@ -94,6 +95,8 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 const NAME: &str = "device-taint-eviction-controller";
 
 /// Reason of its Events.
+///
+/// Both Events have it: `Marking for deletion` and `Cancelling deletion`.
 const EVENT_REASON: &str = "DeviceTaintManagerEviction";
 
 /// The cause that the condition `DisruptionTarget` tells.
@@ -164,6 +167,8 @@ enum Work {
     /// The eviction of a pod.
     Evict(PodRef),
     /// The condition of a rule.
+    ///
+    /// Upstream has both in one struct, `workItem`.
     Report(RuleRef),
 }
 
@@ -210,6 +215,8 @@ impl Shared {
     }
 
     /// Records an Event about a pod.
+    ///
+    /// The reference has the UID and no version: the pod may be gone already.
     fn report(&self, pod: &PodRef, message: &str) {
         let reference = ObjectReference {
             api_version: Pod::RESOURCE.api_version().into_owned(),

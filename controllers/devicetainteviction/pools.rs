@@ -46,9 +46,13 @@ pub(super) struct Pools(HashMap<PoolId, Pool>);
 struct Pool(BTreeMap<Arc<str>, Arc<ResourceSlice>>);
 
 /// Devices of a pool with their taints.
+///
+/// Only devices with NoExecute taints are in it.
 type Tainted = BTreeMap<Sym, Vec<DeviceTaint>>;
 
 /// Devices whose taints have changed.
+///
+/// Upstream: `modifiedDevices`.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Changed {
     pool: PoolId,
@@ -80,6 +84,8 @@ impl Pools {
         })
     }
 
+    /// Upstream: `handleSliceChange`, which compares sorted lists of taints. A map by device gives the
+    /// same answer. An empty pool is dropped, since drivers come and go.
     fn change(&mut self, id: PoolId, apply: impl FnOnce(&mut Pool)) -> Changed {
         let pool = self.0.entry(id.clone()).or_default();
         let before = pool.tainted();
@@ -97,6 +103,9 @@ impl Pools {
     }
 
     /// The taints of a device in the first current slice that shows it tainted.
+    ///
+    /// Empty for a device that no current slice shows. Its taints are unknown then, and it keeps its
+    /// pods. Upstream: `getDevice`.
     pub(super) fn taints(&self, device: &AllocatedDevice) -> &[DeviceTaint] {
         let pool = self.0.get(&PoolId::of(device));
         let slices = pool.into_iter().flat_map(Pool::current);
@@ -106,6 +115,8 @@ impl Pools {
     }
 
     /// The number of devices in current slices that `rule` selects.
+    ///
+    /// Upstream: `countTaintedDevices`.
     pub(super) fn count_selected(&self, rule: &DeviceTaintRule) -> usize {
         let of_pool = |(id, pool): (&PoolId, &Pool)| {
             let names = pool.current().flat_map(|slice| &slice.spec.devices.names);
@@ -116,6 +127,8 @@ impl Pools {
     }
 
     /// The node to which the devices of `pool` are local, if there is one.
+    ///
+    /// The API defines `nodeName` as the node of the whole pool, so the first slice answers.
     pub(super) fn node(&self, pool: &PoolId) -> Option<&Sym> {
         self.0.get(pool)?.current().next()?.spec.node_name.as_ref()
     }
@@ -132,6 +145,8 @@ impl Pools {
 
 impl Pool {
     /// The slices of the newest generation, by name.
+    ///
+    /// A removed slice may make an older generation the newest again, as upstream.
     fn current(&self) -> impl Iterator<Item = &Arc<ResourceSlice>> {
         let generation = |slice: &Arc<ResourceSlice>| slice.spec.pool.generation;
         let newest = self.0.values().map(generation).max();
@@ -139,6 +154,7 @@ impl Pool {
         slices.filter(move |slice| Some(generation(slice)) == newest)
     }
 
+    /// Upstream: `getTaintedDevices`.
     fn tainted(&self) -> Tainted {
         let mut tainted = Tainted::new();
         for device in self.current().flat_map(|slice| &slice.spec.devices.tainted) {

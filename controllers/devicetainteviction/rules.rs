@@ -19,6 +19,8 @@ pub(super) const IN_PROGRESS: &str = "EvictionInProgress";
 pub(super) const STATUS_PERIOD: Duration = Duration::from_secs(10);
 
 /// A rule, told apart from other rules of its name.
+///
+/// A new rule of the same name starts with its own condition and its own count.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct RuleRef {
     pub(super) name: Arc<str>,
@@ -46,6 +48,8 @@ pub(super) fn evicts(rule: &DeviceTaintRule) -> bool {
 }
 
 /// Whether a change of a rule may change evictions or its condition.
+///
+/// A change of the status is none: the controller itself causes most of them.
 pub(super) fn is_relevant(old: Option<&DeviceTaintRule>, new: Option<&DeviceTaintRule>) -> bool {
     match (old, new) {
         (Some(old), Some(new)) => old.spec != new.spec,
@@ -54,6 +58,8 @@ pub(super) fn is_relevant(old: Option<&DeviceTaintRule>, new: Option<&DeviceTain
 }
 
 /// The taint of `rule`.
+///
+/// The effect is left out: the callers have checked it, or simulate `NoExecute`.
 pub(super) fn taint(rule: &DeviceTaintRule) -> DeviceTaint {
     let taint = &rule.spec.taint;
     DeviceTaint {
@@ -64,6 +70,9 @@ pub(super) fn taint(rule: &DeviceTaintRule) -> DeviceTaint {
 }
 
 /// Whether `rule` selects this device of a pool of a driver.
+///
+/// An absent field selects everything, and an absent selector selects nothing. Upstream:
+/// `ruleMatchesDevice`.
 pub(super) fn selects(rule: &DeviceTaintRule, driver: &str, pool: &str, device: &str) -> bool {
     let Some(selector) = &rule.spec.device_selector else {
         return false;
@@ -91,16 +100,24 @@ pub(super) struct Effects {
     /// Selected devices in slices.
     pub(super) published: usize,
     /// Selected devices of claims.
+    ///
+    /// A device that several claims share counts for each of them.
     pub(super) allocated: usize,
     /// Pods that have to leave a device, and have not begun to terminate.
     pub(super) pods: usize,
     /// Namespaces of these pods.
     pub(super) namespaces: usize,
     /// Pods that this process evicted because of the rule.
+    ///
+    /// A restart begins at zero, as the message says.
     pub(super) evicted: u64,
 }
 
 /// The time until the condition of `rule` may be updated; `None` if it may be now.
+///
+/// Upstream: `ruleStatusPeriod` in `maybeUpdateRuleStatus`. A changed spec is told of at once. The
+/// transition time moves with each update of the condition, also with one of the message alone, so it
+/// measures the pause.
 pub(super) fn update_in(rule: &DeviceTaintRule, now: Timestamp) -> Option<Duration> {
     let known = current(rule).filter(|known| known.observed_generation == rule.meta.generation)?;
     let since = now.duration_since(known.last_transition_time.0?);
@@ -117,6 +134,8 @@ fn current(rule: &DeviceTaintRule) -> Option<&DeviceTaintRuleCondition> {
 }
 
 /// A condition without its times.
+///
+/// Upstream compares the whole condition, with the old time in place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Told {
     pub(super) status: &'static str,
@@ -125,6 +144,9 @@ pub(super) struct Told {
 }
 
 /// The condition of `rule` with these effects. `None` if it has that condition already.
+///
+/// Upstream: `maybeUpdateRuleStatus`. The texts are upstream's. A rule that evicts no longer keeps the
+/// number of its evicted pods.
 pub(super) fn condition(rule: &DeviceTaintRule, effects: Effects) -> Option<Told> {
     let mut told = match &*rule.spec.taint.effect {
         "NoExecute" => of_eviction(effects),
@@ -155,6 +177,8 @@ pub(super) fn condition(rule: &DeviceTaintRule, effects: Effects) -> Option<Told
     (!current(rule).is_some_and(is_current)).then_some(told)
 }
 
+/// `Completed` needs an eviction by this process: after a restart, a rule that is done is `NotStarted`
+/// again.
 fn of_eviction(effects: Effects) -> Told {
     if effects.pods == 0 {
         let is_done = effects.evicted > 0;
@@ -174,6 +198,7 @@ fn of_eviction(effects: Effects) -> Told {
     }
 }
 
+/// The condition of a rule with the effect `None`. It lets users look before they set `NoExecute`.
 fn of_simulation(effects: Effects) -> String {
     let published = count(effects.published, "published device", "published devices");
     let allocated = count(effects.allocated, "allocated device", "allocated devices");
@@ -190,6 +215,7 @@ fn namespaces(effects: Effects) -> String {
     count(effects.namespaces, "namespace", "different namespaces")
 }
 
+/// A number with its noun.
 fn count<N: fmt::Display + PartialEq + From<u8>>(number: N, one: &str, many: &str) -> String {
     let noun = if number == N::from(1) { one } else { many };
     format!("{number} {noun}")

@@ -26,6 +26,8 @@ use super::{NAME, Shared, Work};
 
 /// The time until the next try while older caches show an eviction that live objects do not
 /// confirm.
+///
+/// The caches catch up meanwhile, so few pods wait longer than once.
 const UNCONFIRMED: Duration = Duration::from_secs(5);
 
 impl Syncer<Work> for Shared {
@@ -51,16 +53,21 @@ pub(super) enum WorkError {
 }
 
 impl Shared {
+    /// Upstream: `maybeDeletePod`. Memory tells first whether the time has come. Then a live read shows
+    /// whether the pod still exists. Further live reads confirm the taints if a cache may be old.
     async fn evict_if_due(&self, pod: &PodRef) -> Result<Requeue, EvictError> {
         let eviction = match self.due(pod) {
             Due::Never => return Ok(Requeue::Never),
             Due::After(delay) => return Ok(Requeue::After(delay)),
             Due::Now(eviction) => eviction,
         };
+        // Another pod of the name is none, too. Nothing is counted, since this process evicted no pod.
         let Some(live) = self.evictor.live(&pod.key, &pod.uid).await? else {
             self.ended(pod);
             return Ok(Requeue::Never);
         };
+        // A pod that terminates already counts as evicted, as upstream. It gets neither an Event nor a
+        // condition.
         let is_terminating = live.meta.is_terminating();
         if !is_terminating && !self.is_confirmed(&live, &eviction).await? {
             return Ok(Requeue::After(UNCONFIRMED));
@@ -76,10 +83,12 @@ impl Shared {
         Ok(Requeue::Never)
     }
 
+    /// The state of the eviction by now.
     fn due(&self, pod: &PodRef) -> Due {
         self.tracker().evictions.due(pod, self.clock.now())
     }
 
+    /// Records that no further try is needed.
     fn ended(&self, pod: &PodRef) {
         // The cache drops a pod before its handlers are told, so no record can stay behind.
         let mut tracker = self.tracker();
@@ -88,6 +97,9 @@ impl Shared {
     }
 
     /// Marks and deletes the live pod. False if it was gone.
+    ///
+    /// The condition comes before the deletion: afterwards, the pod may be gone before it is written. A
+    /// failure in between repeats both.
     async fn evict(&self, pod: &PodRef, live: &Pod) -> Result<bool, EvictError> {
         if self.tracker().evictions.announce(pod) {
             self.report(pod, "Marking for deletion");
@@ -96,6 +108,7 @@ impl Shared {
         self.evictor.delete(&live.meta).await
     }
 
+    /// The latency runs from the deadline and not from the taint, in seconds.
     fn count(&self, pod: &PodRef, eviction: &Eviction) {
         let latency = saturating_since(self.clock.now(), eviction.at);
         let reasons: Vec<String> = eviction.reasons.iter().map(ToString::to_string).collect();
@@ -120,6 +133,9 @@ impl Shared {
 
     /// Updates the condition of a rule, unless it was updated a short time ago. Upstream:
     /// `maybeUpdateRuleStatus`.
+    ///
+    /// The pause is checked before pods are counted, because the count looks at all of them. So the end
+    /// of an eviction shows after up to 10 s.
     async fn report_rule(&self, rule: &RuleRef) -> Result<Requeue, ApiError> {
         let again = Work::Report(rule.clone());
         let ready = self.consistency.ready_or_requeue(rule, &self.queue, again);
@@ -142,6 +158,8 @@ impl Shared {
     }
 
     /// Writes the condition of a rule, if the rule has the UID of the cached one.
+    ///
+    /// A server-side apply of one condition leaves those of other clients alone.
     async fn tell(&self, rule: &DeviceTaintRule, told: Told) -> Result<(), ApiError> {
         let Told {
             status,
@@ -162,6 +180,7 @@ impl Shared {
         let target = Target::of::<DeviceTaintRule>(&rule.meta).status();
         let client = &self.evictor.client;
         let answer = client.apply(target, NAME, &configuration).await?;
+        // An answer that cannot be read only costs a repeated update later.
         if let (Some(written), Ok(live)) = (&self.rules_cache, Identity::decode(&answer)) {
             written.wrote_at(&RuleRef::of(rule), live.resource_version);
         }
@@ -170,6 +189,9 @@ impl Shared {
 
     /// Whether one of the caches may show a state that is over: that of the former leader, or that
     /// before an etcd restore.
+    ///
+    /// Upstream has no such check: an old cache may show a taint that a driver has removed, and the pod
+    /// is lost.
     fn caches_are_doubtful(&self) -> bool {
         self.claims_cache.predates_term()
             || self.slices_cache.predates_term()
@@ -182,6 +204,9 @@ impl Shared {
 
     /// Whether the eviction rests on reliable caches, or is due by the live claims and slices as
     /// well.
+    ///
+    /// The live objects go through the same decisions as the cached ones. A failed read is an error, so
+    /// the pod stays.
     async fn is_confirmed(&self, pod: &Pod, eviction: &Eviction) -> Result<bool, EvictError> {
         if !self.caches_are_doubtful() {
             return Ok(true);
@@ -190,6 +215,7 @@ impl Shared {
         let client = &self.evictor.client;
         let mut devices = Devices::new(self.pod_groups);
         for reference in &pod.spec.resource_claims {
+            // The names come from the live pod, so a claim that it has got since counts as well.
             let Some(key) = claim_of(pod, reference) else {
                 continue;
             };
@@ -197,6 +223,8 @@ impl Shared {
             let claim = claim.map_err(EvictError::Read)?.map(Arc::new);
             devices.claim_changed(None, claim.as_ref(), now);
         }
+        // Only the reasons of the eviction are read. Another taint has its own event and its own
+        // eviction.
         for rule in eviction.rules() {
             let live = live::object::<DeviceTaintRule>(client, "", &rule.name).await;
             let live = live.map_err(EvictError::Read)?.map(Arc::new);

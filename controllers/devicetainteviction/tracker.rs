@@ -31,6 +31,9 @@ impl Pods {
     }
 
     /// The pods to which `claim` is reserved.
+    ///
+    /// Upstream: the loop of `handlePods`. A consumer with another UID is a former pod of the name.
+    /// PodGroups count only with the feature gate, since their reservations outlive it.
     fn of(&self, claim: &ResourceClaim) -> Vec<Arc<Pod>> {
         let of_consumer = |consumer: &ClaimConsumer| -> Vec<Arc<Pod>> {
             if consumer.is_pod_group() {
@@ -59,6 +62,8 @@ impl Pods {
     }
 
     /// Whether the cache has exactly this pod.
+    ///
+    /// Another pod of the name does not count.
     pub(super) fn has(&self, pod: &PodRef) -> bool {
         self.store
             .get(&pod.key)
@@ -66,6 +71,7 @@ impl Pods {
     }
 }
 
+/// The index key of a pod; none for a pod outside of PodGroups.
 fn group_of(pod: &Pod) -> Vec<Sym> {
     let group = pod.spec.scheduling_group.pod_group_name.iter();
     group
@@ -83,6 +89,8 @@ pub(super) struct Tracker {
     pub(super) devices: Devices,
     pub(super) evictions: Evictions,
     /// The number of evicted pods by rule, since the start of this process.
+    ///
+    /// Upstream: `taintRuleStats`. By UID, so that a new rule of the name starts at zero.
     evicted: HashMap<Uid, u64>,
 }
 
@@ -103,6 +111,7 @@ impl Tracker {
         now: Timestamp,
     ) -> Vec<Arc<ResourceClaim>> {
         if let (Some(old), None) = (old, new) {
+            // The only place that forgets a count, so the map stays as small as the list of rules.
             self.evicted.remove(&old.meta.uid);
         }
         self.devices.rule_changed(old, new, now)
@@ -131,6 +140,9 @@ impl Tracker {
     }
 
     /// Takes over a pod as it was and as it is.
+    ///
+    /// Upstream: `handlePodChange`. Pods change often, and most changes concern neither node nor
+    /// claims. In particular, the condition of its own eviction does not begin it again.
     pub(super) fn pod_changed(&mut self, old: Option<&Pod>, new: Option<&Pod>) -> Option<Effect> {
         match (old, new) {
             (Some(old), None) => {
@@ -144,6 +156,8 @@ impl Tracker {
     }
 
     /// Checks the pods of `claims`.
+    ///
+    /// A pod with several of them is checked more than once, and later checks change nothing.
     pub(super) fn check_pods_of(
         &mut self,
         claims: &[Arc<ResourceClaim>],
@@ -153,6 +167,7 @@ impl Tracker {
         pods.filter_map(|pod| self.check(&pod)).collect()
     }
 
+    /// Upstream: `handlePod`.
     fn check(&mut self, pod: &Pod) -> Option<Effect> {
         let eviction = self.devices.eviction_of(pod);
         self.evictions.update(PodRef::of(pod), eviction)

@@ -2,6 +2,9 @@
 //!
 //! An attachment is confirmed, or uncertain after a failed operation. Upstream:
 //! `cache/actual_state_of_world.go`.
+//!
+//! The state follows from own operations and from the status of nodes. No storage system is asked; only
+//! the regular check of `verify.rs` corrects it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -13,12 +16,22 @@ use steersman_values::intern::Sym;
 use tokio::time::Instant;
 
 /// The actual state.
+///
+/// Upstream: `actualStateOfWorld`. A caller holds the lock of the world, so the maps agree with each
+/// other.
 #[derive(Debug, Default)]
 pub(super) struct Actual {
+    /// By unique name of the volume. A volume without nodes is dropped.
     volumes: HashMap<Sym, Attached>,
+    /// The same pairs by node, so that the event of a node finds its volumes.
     by_node: HashMap<Sym, BTreeSet<Sym>>,
     /// Volumes that a node uses, as far as its kubelet has reported.
+    ///
+    /// Upstream: `inUseVolumes`. It is kept apart from attachments, since kubelets also report volumes
+    /// that are never attached.
     in_use: HashMap<Sym, HashSet<Sym>>,
+    /// Upstream: `nodesToUpdateStatusFor`. A node without an entry keeps the list in its status as it
+    /// is.
     reports: HashMap<Sym, Report>,
 }
 
@@ -27,20 +40,29 @@ pub(super) struct Actual {
 struct Attached {
     /// Unknown for a volume of a node's status, until a pod wants it.
     volume: Option<Arc<Volume>>,
+    /// Empty for CSI. Only the status of nodes has one, for plugins of older releases, and it is
+    /// written back as it was.
     device_path: Box<str>,
     nodes: BTreeMap<Sym, Attachment>,
 }
 
+/// A volume on one node. Upstream: `nodeAttachedTo`.
 #[derive(Debug, Default)]
 struct Attachment {
+    /// Upstream: `attachedConfirmed`. `false` after a failed operation, which may have had its effect
+    /// all the same.
     is_confirmed: bool,
     /// First time at which no pod wanted it.
+    ///
+    /// Upstream: `detachRequestedTime`. The six minutes before a detach by force run from here, on a
+    /// monotonic clock.
     unwanted_since: Option<Instant>,
 }
 
 /// `status.volumesAttached` of a node.
 #[derive(Debug, Default)]
 struct Report {
+    /// A kubelet mounts a volume only while its node's status names it.
     volumes: BTreeSet<Sym>,
     /// Volumes that may be detached when the status lacks them.
     leaving: BTreeSet<Sym>,
@@ -49,6 +71,8 @@ struct Report {
 impl Actual {
     /// The node has the volume, and reports it. `volume` is known unless the status of the node is
     /// the only source. True if the report changed.
+    ///
+    /// Upstream: `AddVolumeNode` with `isAttached`.
     pub(super) fn attached(&mut self, name: &Sym, node: &Sym, volume: Option<Arc<Volume>>) -> bool {
         if self.note(name, node, volume) {
             // Until the next status of the kubelet, the node counts as using the volume.
@@ -63,6 +87,9 @@ impl Actual {
 
     /// The node may have the volume. A kubelet uses no volume that the status of its node lacks, so
     /// one that was never confirmed is not in use; upstream waits for the kubelet to say so.
+    ///
+    /// Upstream: `MarkVolumeAsUncertain`. It does not touch the report: after a failed detach, the
+    /// volume has left it already, and only a new confirmation brings it back.
     pub(super) fn uncertain(&mut self, name: &Sym, node: &Sym, volume: Option<Arc<Volume>>) {
         self.note(name, node, volume);
         self.attachment(name, node).is_confirmed = false;
@@ -71,17 +98,22 @@ impl Actual {
     /// True if the attachment is new.
     fn note(&mut self, name: &Sym, node: &Sym, volume: Option<Arc<Volume>>) -> bool {
         let attached = self.volumes.entry(name.clone()).or_default();
+        // A failed detach knows only the name. The volume that was known before is kept for its access
+        // modes.
         attached.volume = volume.or(attached.volume.take());
         let on_node = self.by_node.entry(node.clone()).or_default();
         on_node.insert(name.clone())
     }
 
+    /// The entry of a volume on a node, which is made if it is absent.
     fn attachment(&mut self, name: &Sym, node: &Sym) -> &mut Attachment {
         let attached = self.volumes.entry(name.clone()).or_default();
         attached.nodes.entry(node.clone()).or_default()
     }
 
     /// Completes a volume of which the status of a node told only the name.
+    ///
+    /// A known volume stays: its pods decided on it.
     pub(super) fn learn(&mut self, volume: &Arc<Volume>) {
         if let Some(attached) = self.volumes.get_mut(&volume.unique_name) {
             attached.volume.get_or_insert_with(|| Arc::clone(volume));
@@ -96,6 +128,8 @@ impl Actual {
     }
 
     /// The node has the volume no more. True if the report changed.
+    ///
+    /// Upstream: `DeleteVolumeNode`. Unknown pairs change nothing.
     pub(super) fn detached(&mut self, name: &Sym, node: &Sym) -> bool {
         if let Some(attached) = self.volumes.get_mut(name) {
             attached.nodes.remove(node);
@@ -118,6 +152,9 @@ impl Actual {
 
     /// Notes the volumes that a node uses. True if that is a change, also of a volume that counted as
     /// used since its attachment.
+    ///
+    /// Upstream: `SetVolumesMountedByNode`. The list replaces the assumption of `attached`: it has only
+    /// volumes that the kubelet mounts.
     pub(super) fn set_in_use(&mut self, node: &Sym, volumes: &[Sym]) -> bool {
         let volumes: HashSet<Sym> = volumes.iter().cloned().collect();
         let before = if volumes.is_empty() {
@@ -128,6 +165,7 @@ impl Actual {
         before.unwrap_or_default() != volumes
     }
 
+    /// Upstream: `MountedByNode`.
     pub(super) fn is_in_use(&self, name: &Sym, node: &Sym) -> bool {
         let volumes = self.in_use.get(node);
         volumes.is_some_and(|volumes| volumes.contains(name))
@@ -135,6 +173,8 @@ impl Actual {
 
     /// The time since which no pod wants the attachment, from the first call until
     /// [`wanted`](Self::wanted).
+    ///
+    /// Upstream: `SetDetachRequestTime`. Zero for an unknown attachment.
     pub(super) fn unwanted_for(&mut self, name: &Sym, node: &Sym, now: Instant) -> Duration {
         let nodes = self
             .volumes
@@ -147,6 +187,8 @@ impl Actual {
     }
 
     /// A pod wants the attachment again.
+    ///
+    /// Upstream: `ResetDetachRequestTime`.
     pub(super) fn wanted(&mut self, name: &Sym, node: &Sym) {
         let nodes = self
             .volumes
@@ -164,6 +206,7 @@ impl Actual {
         attachment.is_some_and(|attachment| attachment.is_confirmed)
     }
 
+    /// Whether the node has or may have the volume.
     pub(super) fn is_known(&self, name: &Sym, node: &Sym) -> bool {
         let nodes = self.volumes.get(name).map(|attached| &attached.nodes);
         nodes.is_some_and(|nodes| nodes.contains_key(node))
@@ -178,6 +221,8 @@ impl Actual {
     }
 
     /// The nodes that surely have a volume, sorted.
+    ///
+    /// Upstream: `GetNodesForAttachedVolume`. Uncertain nodes do not exclude others, as upstream.
     pub(super) fn confirmed_nodes(&self, name: &Sym) -> Vec<Sym> {
         let nodes = self.volumes.get(name).map(|attached| &attached.nodes);
         let confirmed = nodes.into_iter().flatten().filter(|(_, a)| a.is_confirmed);
@@ -209,6 +254,9 @@ impl Actual {
     }
 
     /// The known volumes with a confirmed attachment, by node.
+    ///
+    /// Upstream: `GetAttachedVolumesPerNode`. Volumes of which only the name is known are left out
+    /// there as well.
     pub(super) fn confirmed(&self) -> BTreeMap<Sym, Vec<Arc<Volume>>> {
         let mut confirmed = BTreeMap::<_, Vec<_>>::new();
         for attached in self.volumes.values() {
@@ -226,6 +274,9 @@ impl Actual {
 
     /// Takes a volume off the report of a node, before it is detached. True if the status of the
     /// node may still name it.
+    ///
+    /// Upstream: `RemoveVolumeFromReportAsAttached`. The volume stays in `leaving` until the status of
+    /// the node lacks it, so that no kubelet mounts it in between.
     pub(super) fn leave(&mut self, name: &Sym, node: &Sym) -> bool {
         let Some(report) = self.reports.get_mut(node) else {
             return false;
@@ -245,11 +296,17 @@ impl Actual {
 
     /// Puts a volume on the report of its node again, if it is confirmed there. True if that
     /// changed the report.
+    ///
+    /// Upstream: `AddVolumeToReportAsAttached`. An uncertain volume is not reported, since a kubelet
+    /// would mount it.
     pub(super) fn report_again(&mut self, name: &Sym, node: &Sym) -> bool {
         self.is_confirmed(name, node) && self.attached(name, node, None)
     }
 
     /// `status.volumesAttached` of a node, sorted by name. `None` if nothing was ever attached there.
+    ///
+    /// Upstream: `GetVolumesToReportAttachedForNode`. A node whose last volume left has an empty list,
+    /// and not `None`.
     pub(super) fn report(&self, node: &Sym) -> Option<Vec<AttachedVolume>> {
         let report = self.reports.get(node)?;
         let volume = |name: &Sym| AttachedVolume {
@@ -272,6 +329,8 @@ impl Actual {
 
     /// The status of a node has exactly the volumes `shown`. Returns the volumes that may be
     /// detached now.
+    ///
+    /// The caller has just written the list, or has seen it in the cache after its own last write.
     pub(super) fn shown(&mut self, node: &Sym, shown: &[AttachedVolume]) -> Vec<Sym> {
         let Some(report) = self.reports.get_mut(node) else {
             return Vec::new();

@@ -10,6 +10,9 @@ use steersman_helpers::volume::{CsiVolume, Volume};
 use steersman_objects::VolumeAttachment;
 
 /// Name of the attachment of a volume to a node. Upstream: `getAttachmentName`.
+///
+/// Handle, driver and node follow each other without a separator. Kubelets compute the same name to
+/// find the attachment of a volume.
 pub(super) fn name(volume: &CsiVolume, node: &str) -> String {
     let mut text = digest::Context::new(&digest::SHA256);
     for part in [&*volume.handle, &*volume.driver, node] {
@@ -23,6 +26,9 @@ pub(super) fn name(volume: &CsiVolume, node: &str) -> String {
 }
 
 /// The attachment to create.
+///
+/// Upstream: `Attach`. A translated volume of a pod has no PersistentVolume, so its whole spec goes
+/// into the source. Upstream's encoder writes the empty status as well.
 pub(super) fn body(name: &str, volume: &Volume, driver: &str, node: &str) -> Value {
     let source = match &volume.inline_spec {
         Some(spec) => json!({"inlineVolumeSpec": spec}),
@@ -38,6 +44,8 @@ pub(super) fn body(name: &str, volume: &Volume, driver: &str, node: &str) -> Val
 }
 
 /// The answer of an attacher.
+///
+/// Attachers write it to the status of the VolumeAttachment, or delete the object.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Answer<'a> {
     /// None yet.
@@ -49,6 +57,10 @@ pub(super) enum Answer<'a> {
 }
 
 /// The answer to the wish to attach. Upstream: `verifyAttachmentStatus`.
+///
+/// An absent object is one that the cache has yet to show. A deleted one is about to go, so a fresh one
+/// has to be made; the back-off gives the attacher time. `attached` outweighs an error of an earlier
+/// try.
 pub(super) fn attach_answer(attachment: Option<&VolumeAttachment>) -> Answer<'_> {
     let Some(attachment) = attachment else {
         return Answer::Pending;
@@ -64,6 +76,9 @@ pub(super) fn attach_answer(attachment: Option<&VolumeAttachment>) -> Answer<'_>
 }
 
 /// The answer to the wish to detach. Upstream: `verifyDetachmentStatus`.
+///
+/// The attacher removes its finalizer after the detach, and the object goes. A later success replaces
+/// an error by the absence of the object.
 pub(super) fn detach_answer(attachment: Option<&VolumeAttachment>) -> Answer<'_> {
     match attachment.map(|attachment| &attachment.status.detach_error) {
         None => Answer::Done,

@@ -16,6 +16,8 @@ pub(super) struct PodRef {
     pub(super) key: ObjectKey,
     pub(super) uid: Uid,
     /// The resource version at which the pod joined the desired state, as in upstream's Events.
+    ///
+    /// Later versions of the pod do not replace it.
     pub(super) resource_version: u64,
 }
 
@@ -44,9 +46,13 @@ impl PodRef {
 /// A volume that pods want on one node.
 #[derive(Debug)]
 pub(super) struct Wanted {
+    /// As it was when the first pod joined. Upstream: `spec` of `volumeToAttach`.
     pub(super) volume: Arc<Volume>,
+    /// Sorted by UID, so that Events have a stable order.
     pub(super) pods: BTreeMap<Uid, PodRef>,
     /// Whether Events told the pods that another node has the volume.
+    ///
+    /// The flag goes with the last pod, and is not reset before. Upstream: `multiAttachErrorReported`.
     pub(super) multi_attach_reported: bool,
 }
 
@@ -54,9 +60,16 @@ pub(super) struct Wanted {
 #[derive(Debug, Default)]
 pub(super) struct Desired {
     /// Nodes whose kubelets leave attachments to this controller.
+    ///
+    /// They have the annotation `volumes.kubernetes.io/controller-managed-attach-detach`. Upstream:
+    /// `nodesManaged`.
     nodes: HashSet<Sym>,
     /// By unique name of the volume, then by node.
+    ///
+    /// Upstream has nodes outside. A step looks at one volume on all nodes.
     volumes: HashMap<Sym, BTreeMap<Sym, Wanted>>,
+    /// The volumes as they were found. So the end of a pod needs neither its claims nor their volumes,
+    /// which may be gone.
     pods: HashMap<Uid, PodVolumes>,
 }
 
@@ -69,22 +82,31 @@ struct PodVolumes {
 
 impl Desired {
     /// Manages a node from now on. True if the node is new.
+    ///
+    /// Upstream: `AddNode`. The annotation may go later; the node stays managed until its deletion, as
+    /// upstream.
     pub(super) fn manage(&mut self, node: &Sym) -> bool {
         self.nodes.insert(node.clone())
     }
 
     /// Stops to manage a deleted node, unless pods want volumes there.
+    ///
+    /// Upstream: `DeleteNode`. Its pods outlive a node for a while, and their volumes have to be
+    /// detached first.
     pub(super) fn forget_node(&mut self, node: &Sym) {
         if self.pods.values().all(|pod| pod.node != *node) {
             self.nodes.remove(node);
         }
     }
 
+    /// Upstream: `NodeExists`.
     pub(super) fn manages(&self, node: &Sym) -> bool {
         self.nodes.contains(node)
     }
 
     /// Wants `volume` on the node of a pod. True if the pod did not want it before.
+    ///
+    /// Upstream: `AddPod`. A pod that uses one volume twice counts once.
     pub(super) fn add(&mut self, pod: PodRef, node: &Sym, volume: Volume) -> bool {
         let name = volume.unique_name.clone();
         let known = self.pods.entry(pod.uid.clone()).or_insert(PodVolumes {
@@ -106,6 +128,9 @@ impl Desired {
     }
 
     /// Removes a pod. Returns its volumes.
+    ///
+    /// Upstream: `DeletePod`, once for each volume. The volumes may be detached if no other pod wants
+    /// them.
     pub(super) fn remove_pod(&mut self, pod: &Uid) -> Vec<Sym> {
         let Some(PodVolumes { node, volumes }) = self.pods.remove(pod) else {
             return Vec::new();
@@ -128,6 +153,9 @@ impl Desired {
     }
 
     /// Removes volumes that need no attachment any more. Returns their names.
+    ///
+    /// Upstream: the end of `findAndRemoveDeletedPods`, which looks for such volumes once a minute.
+    /// Their pods stay, for their other volumes.
     pub(super) fn remove_volumes(&mut self, is_obsolete: impl Fn(&Volume) -> bool) -> Vec<Sym> {
         let is_obsolete = |nodes: &BTreeMap<Sym, Wanted>| {
             nodes.values().any(|wanted| is_obsolete(&wanted.volume))
@@ -140,15 +168,19 @@ impl Desired {
         gone
     }
 
+    /// `None` if no pod on the node wants the volume.
     pub(super) fn get(&self, volume: &Sym, node: &Sym) -> Option<&Wanted> {
         self.volumes.get(volume)?.get(node)
     }
 
+    /// Upstream: `VolumeExists`.
     pub(super) fn wants(&self, volume: &Sym, node: &Sym) -> bool {
         self.get(volume, node).is_some()
     }
 
     /// Notes that the pods know of the other node.
+    ///
+    /// Upstream: `SetMultiAttachError`.
     pub(super) fn note_multi_attach(&mut self, volume: &Sym, node: &Sym) {
         let nodes = self.volumes.get_mut(volume);
         if let Some(wanted) = nodes.and_then(|nodes| nodes.get_mut(node)) {
@@ -163,6 +195,8 @@ impl Desired {
     }
 
     /// The pods that want a volume on one of these nodes.
+    ///
+    /// Upstream: `GetVolumePodsOnNodes`.
     pub(super) fn pods_on<'a>(
         &'a self,
         volume: &'a Sym,
@@ -178,6 +212,8 @@ impl Desired {
     }
 
     /// All volumes, once per node.
+    ///
+    /// Upstream: `GetVolumesToAttach`.
     pub(super) fn all(&self) -> impl Iterator<Item = &Wanted> {
         self.volumes.values().flat_map(BTreeMap::values)
     }

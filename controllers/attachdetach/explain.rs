@@ -1,4 +1,7 @@
 //! Why a volume of a pod is not attached to its node.
+//!
+//! The answer comes from VolumeAttachments and the memory of the controller, since Events of the pod
+//! may be gone.
 
 use steersman_values::resource::{PERSISTENT_VOLUME_CLAIMS, VOLUME_ATTACHMENTS};
 use steersman_why::{Code, Doc, Explanation, Reason, World};
@@ -6,6 +9,9 @@ use steersman_why::{Code, Doc, Explanation, Reason, World};
 use super::NAME;
 
 /// Adds the state of the attachments of `doc`, a pod whose containers wait.
+///
+/// Only pending pods with claims are looked at: other pods have their volumes. The list of
+/// VolumeAttachments is needed for any answer.
 pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
     let node = doc.text("/spec/nodeName");
     let claims: Vec<&str> = doc
@@ -30,15 +36,19 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
         let of_volume = attachments.iter().filter(|at| {
             !volume.is_empty() && at.text("/spec/source/persistentVolumeName") == volume
         });
+        // A volume that several nodes may have excludes no node.
         let is_shared = claim.texts("/spec/accessModes").contains(&"ReadWriteMany");
         for at in of_volume {
             attachment(at, (volume, node), is_shared, answer);
             let key = format!("{}/{}", at.text("/spec/nodeName"), at.name());
+            // The memory knows the time of a detach by force, which no object shows.
             answer.reasons.extend(world.memory(NAME, &key));
         }
     }
 }
 
+/// Adds one VolumeAttachment of the volume: of another node, which blocks this one, or of this node
+/// without success.
 fn attachment(at: &Doc, (volume, node): (&str, &str), is_shared: bool, answer: &mut Explanation) {
     let holder = at.text("/spec/nodeName");
     let attacher = at.text("/spec/attacher");

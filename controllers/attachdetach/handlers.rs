@@ -1,6 +1,9 @@
 //! Events of objects: changes of the desired state and of nodes, and keys for the queue.
 //!
 //! Until [`Shared::start`] has read the caches, events change nothing.
+//!
+//! Upstream: `podAdd`, `podUpdate`, `podDelete`, `nodeUpdate` and `nodeDelete` in
+//! `attach_detach_controller.go`, and its populator.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -27,6 +30,7 @@ pub(super) fn register(
     pods.add_handler(move |change| match change {
         Change::Added { object, .. } => of_pods.pod_changed(object),
         Change::Updated { old, new } => {
+            // Another pod of this name hides the deletion of the old one.
             if old.meta.uid != new.meta.uid {
                 of_pods.pod_gone(old);
             }
@@ -52,6 +56,9 @@ pub(super) fn register(
 }
 
 /// Adds the handlers of claims, PersistentVolumes and CSI drivers.
+///
+/// Upstream's only queue has claims, and sees no PersistentVolumes: a pod whose volume appears late
+/// waits there for the populator, for up to three minutes.
 pub(super) fn register_claims(
     shared: &Arc<Shared>,
     claims: &SharedInformer<PersistentVolumeClaim>,
@@ -59,6 +66,7 @@ pub(super) fn register_claims(
     drivers: &SharedInformer<CsiDriver>,
 ) {
     let queue = shared.queue.clone();
+    // A deleted claim changes nothing: pods keep their volumes until they end.
     claims.add_handler(move |change| {
         if !matches!(change, Change::Deleted { .. }) {
             queue.add(Work::Claim(change.object().key()));
@@ -78,6 +86,7 @@ pub(super) fn register_claims(
         let driver = change.object();
         let is_same = match &change {
             Change::Updated { old, new } => old.skips_attach() == new.skips_attach(),
+            // At the start, all pods are processed anyway.
             Change::Added { initial, .. } => *initial,
             Change::Deleted { .. } => false,
         };
@@ -89,6 +98,10 @@ pub(super) fn register_claims(
 
 impl Shared {
     /// Adds the volumes of a pod to the desired state, or removes those of a terminated one.
+    ///
+    /// Upstream: `ProcessPodVolumes` and `DetermineVolumeAction`. A pod of an unmanaged node is
+    /// ignored: its kubelet attaches volumes itself. A volume that cannot be resolved yet is left out
+    /// until an event of its claim or volume.
     pub(super) fn pod_changed(&self, pod: &Pod) {
         let Some(node) = &pod.node else {
             return;
@@ -99,6 +112,7 @@ impl Shared {
         if pod.volumes.is_empty() || !self.world().manages(node) {
             return;
         }
+        // Volumes are resolved outside of the lock, since each may need several lookups.
         let found = pod.volumes.iter().filter_map(|volume| {
             let found = self.resolver.resolve(&pod.meta, volume);
             let found = found.unwrap_or_else(|error| {
@@ -125,6 +139,7 @@ impl Shared {
         self.enqueue_volumes(added);
     }
 
+    /// Removes the volumes of `pod` from the desired state.
     fn pod_gone(&self, pod: &Pod) {
         if !pod.volumes.is_empty() {
             let volumes = self.world().desired.remove_pod(&pod.meta.uid);
@@ -133,6 +148,8 @@ impl Shared {
     }
 
     /// Whether the driver of the volume needs no attachments.
+    ///
+    /// Upstream: `skipAttach` of the CSI plugin. A driver without a CSIDriver object needs attachments.
     pub(super) fn skips_attach(&self, volume: &Volume) -> bool {
         let Plugin::Csi(csi) = &volume.plugin else {
             return false;
@@ -141,6 +158,8 @@ impl Shared {
         driver.is_some_and(|driver| driver.skips_attach())
     }
 
+    /// Upstream: `nodeUpdate` and `processVolumesInUse`. Nodes change often, so only changes that
+    /// matter for detaching wake volumes: the use of volumes, readiness, taints and the UID.
     fn node_changed(&self, old: Option<&Arc<Node>>, node: &Arc<Node>) {
         let name = Sym::new(&node.meta.name);
         let mut world = self.world();
@@ -159,6 +178,8 @@ impl Shared {
             true => Vec::new(),
             false => world.actual.volumes_on(&name),
         };
+        // A node that was created again, or whose status another client has changed, gets its list
+        // again. Upstream does so for added nodes only.
         let is_reported = world.actual.report(&name).is_some();
         drop(world);
         self.enqueue_volumes(volumes);
@@ -169,6 +190,7 @@ impl Shared {
         if is_reported && !is_shown {
             self.queue.add(Work::Node(name.clone()));
         }
+        // Pods that were bound before their node was managed have been ignored so far.
         if is_new {
             for pod in self.pods_by_node.bound_to(&name) {
                 self.pod_changed(&pod);
@@ -176,6 +198,8 @@ impl Shared {
         }
     }
 
+    /// Its volumes are looked at again. Those in use still wait for six minutes, as upstream: the
+    /// machine may run on.
     fn node_gone(&self, node: &Node) {
         let name = Sym::new(&node.meta.name);
         let mut world = self.world();
@@ -185,6 +209,7 @@ impl Shared {
         self.enqueue_volumes(volumes);
     }
 
+    /// Wakes the volume that waits for this answer. Upstream polls the cache.
     fn attachment_changed(&self, change: &Change<'_, VolumeAttachment>) {
         let attachment = change.object();
         let waiting = self.world().waits_for(&attachment.meta.name).cloned();
@@ -203,6 +228,8 @@ impl Shared {
 }
 
 /// Whether two states of a node have the same effect on detaching its volumes, apart from their use.
+///
+/// Readiness decides on the detach by force after six minutes, and the taint on the one at once.
 fn matter_equally(old: &Node, new: &Node) -> bool {
     old.meta.uid == new.meta.uid
         && old.is_ready() == new.is_ready()

@@ -9,16 +9,23 @@ use super::desired::PodRef;
 use super::operations::Kind;
 
 /// An attachment succeeded. Upstream's message ends with a blank.
+///
+/// It stays, because tools may compare messages.
 pub(super) fn attached(volume: &str) -> String {
     format!("AttachVolume.Attach succeeded for volume {volume:?} ")
 }
 
 /// An attachment failed.
+///
+/// Upstream: `GenerateError`. The blank before the colon is upstream's.
 pub(super) fn failed(volume: &str, why: &str) -> String {
     format!("AttachVolume.Attach failed for volume {volume:?} : {why}")
 }
 
 /// The attacher gave no answer in time.
+///
+/// Upstream: `waitForVolumeAttachDetachStatusWithLister`. Its detacher gets only the name of the
+/// volume, so the driver is unknown there.
 pub(super) fn timed_out(kind: Kind, volume: &CsiVolume) -> String {
     let (driver, verb) = match kind {
         Kind::Attach => (volume.driver.as_str(), "attach"),
@@ -32,6 +39,9 @@ pub(super) fn timed_out(kind: Kind, volume: &CsiVolume) -> String {
 
 /// Other nodes have a volume that only one node may have. `using` are the pods that want it there.
 /// Names of pods in other namespaces stay secret.
+///
+/// Without such pods, they are gone already, and the volume has yet to leave their node. The message
+/// has one text per pod, because each sees the names of its own namespace only.
 pub(super) fn multi_attach(volume: &str, pod: &PodRef, using: &[&PodRef]) -> String {
     let prefix = format!("Multi-Attach error for volume {volume:?} Volume is already");
     if using.is_empty() {

@@ -19,7 +19,9 @@ use crate::storage_metrics::StorageMetrics;
 /// The families that the controller counts.
 #[derive(Debug, Clone)]
 pub(super) struct Metrics {
+    /// The doubled prefix is upstream's.
     forced: IntCounterVec,
+    /// Shared with other controllers of volumes, under one name.
     pub(super) operations: StorageMetrics,
 }
 
@@ -41,6 +43,9 @@ impl Metrics {
     }
 
     /// Counts a volume that is detached by force.
+    ///
+    /// Upstream: `RecordForcedDetachMetric`. It counts each detach without a question to the node,
+    /// whether or not the node used the volume.
     pub(super) fn forced(&self, force: Force) {
         let reason = match force {
             Force::No => return,
@@ -64,6 +69,7 @@ pub(super) fn show_state(
     }))
 }
 
+/// Upstream: `inUseVolumeMetricDesc`.
 fn in_use() -> Result<IntGaugeVec, prometheus::Error> {
     let opts = Opts::new(
         "storage_count_attachable_volumes_in_use",
@@ -72,6 +78,7 @@ fn in_use() -> Result<IntGaugeVec, prometheus::Error> {
     IntGaugeVec::new(opts, &["node", "volume_plugin"])
 }
 
+/// Upstream: `totalVolumesMetricDesc`.
 fn total() -> Result<IntGaugeVec, prometheus::Error> {
     let opts = Opts::new(
         "attachdetach_controller_total_volumes",
@@ -81,6 +88,8 @@ fn total() -> Result<IntGaugeVec, prometheus::Error> {
 }
 
 /// The volumes at a scrape.
+///
+/// Upstream: `attachDetachStateCollector`.
 struct State {
     in_use: IntGaugeVec,
     total: IntGaugeVec,
@@ -117,6 +126,9 @@ impl Collector for State {
 
 impl Shared {
     /// Volumes of bound pods, by node and plugin. A volume counts once per pod.
+    ///
+    /// Upstream: `getVolumeInUseCount`. Pods count on any node and in any phase. An inline CSI volume
+    /// counts as well, though no node attaches it.
     fn volumes_in_use(&self) -> BTreeMap<(String, String), i64> {
         let mut counts = BTreeMap::new();
         for pod in self.pods.list() {
@@ -138,6 +150,9 @@ impl Shared {
     }
 
     /// Volumes of the desired and of the actual state, once per node, by plugin.
+    ///
+    /// Upstream: `getTotalVolumesCount`. A volume of which only the name is known is left out of the
+    /// actual state.
     fn volumes_by_state(&self) -> BTreeMap<(String, &'static str), i64> {
         let mut counts = BTreeMap::new();
         let mut count = |volume: &Volume, state: &'static str| {

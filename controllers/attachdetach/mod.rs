@@ -90,6 +90,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
         Read::of::<CsiDriver>(),
         Read::of::<VolumeAttachment>(),
     ],
+    // Live reads of nodes and VolumeAttachments precede a detach, and confirm the check of attachments.
     rules: &[
         Rule::new(&[""], &["nodes"], &["get"]),
         Rule::new(&[""], &["nodes/status"], &["patch"]),
@@ -109,9 +110,13 @@ const NAME: &str = "persistentvolume-attach-detach-controller";
 const IDENTITY: &str = "attachdetach-controller";
 
 /// Workers. A step sends at most two requests, and waits for no attacher.
+///
+/// Upstream starts a goroutine for each operation, which waits for its attacher.
 const WORKERS: usize = 10;
 
 /// Longest delay between tries to patch a node, in place of upstream's fixed 100 ms.
+///
+/// An unreachable API server would otherwise get ten requests a second for each node.
 const MAX_BACKOFF: Duration = Duration::from_secs(30);
 
 fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
@@ -171,10 +176,17 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Work {
     /// A claim whose pods may want its volume now.
+    ///
+    /// Events of its PersistentVolume queue it, too.
     Claim(ObjectKey),
     /// A volume, by its unique name.
+    ///
+    /// The only kind that sends requests for attachments. One volume has one step at a time, on
+    /// whichever nodes.
     Volume(Sym),
     /// A node whose status may need an update.
+    ///
+    /// All volumes of a node share its PATCH.
     Node(Sym),
     /// A CSI driver whose volumes may need attachments now, or no more.
     Driver(Sym),
@@ -191,8 +203,11 @@ impl fmt::Display for Work {
 
 /// The state that handlers and workers share.
 struct Shared {
+    /// One lock for everything keeps the desired state, the actual state and the operations consistent.
     world: Mutex<World>,
     /// Whether the history of the API server went back, for example after an etcd restore.
+    ///
+    /// Afterwards, VolumeAttachments may come back that this process has deleted.
     is_rewound: AtomicBool,
     queue: WorkQueue<Work>,
     pods: Store<Pod>,
@@ -216,6 +231,8 @@ struct Shared {
     /// Reads in place of caches, with the rights of the informers.
     lists: ApiClient,
     metrics: Metrics,
+    /// `false` with `--disable-force-detach-on-timeout`. Then only the taint of a node out of service
+    /// forces.
     forces_on_timeout: bool,
 }
 
@@ -246,6 +263,8 @@ impl Controller for AttachDetach {
             verify_every,
         } = *self;
         Box::pin(async move {
+            // No work begins before the former leader's state is complete. A volume could be attached
+            // to a second node otherwise.
             if stop.run_until_cancelled(shared.start()).await.is_none() {
                 return;
             }

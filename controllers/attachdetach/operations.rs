@@ -2,6 +2,9 @@
 //!
 //! A volume that only one node may have has at most one operation in the cluster. Other volumes have
 //! one per node. Upstream: `pkg/volume/util/nestedpendingoperations`.
+//!
+//! Upstream's executor keeps goroutines, and this state keeps phases. A restart forgets both, and the
+//! new process finds the volumes uncertain.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -14,16 +17,24 @@ use tokio::time::Instant;
 use super::desired::PodRef;
 
 /// Delay after the first failure. Upstream: `initialDurationBeforeRetry`.
+///
+/// The constants are in `pkg/util/goroutinemap/exponentialbackoff`.
 const FIRST_DELAY: Duration = Duration::from_millis(500);
 /// Longest delay. Upstream: `maxDurationBeforeRetry`.
+///
+/// The odd two seconds make delays of this kind recognizable, as upstream says.
 const LAST_DELAY: Duration = Duration::from_secs(122);
 /// Time in which an attacher has to answer. Upstream: `csiTimeout` of the controller.
+///
+/// The attacher may still finish its work later. The next try then finds its answer at once.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(2 * 60);
 
 /// Kind of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
+    /// A pod wants the volume on the node.
     Attach,
+    /// No pod wants it there any more.
     Detach,
 }
 
@@ -41,12 +52,20 @@ impl Kind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Phase {
     /// Attach: the VolumeAttachment exists.
+    ///
+    /// Plugins without attachments pass it at once.
     Create,
     /// Detach: the status of the node lacks the volume.
+    ///
+    /// A failed PATCH keeps the operation here. Nothing is deleted before.
     Report,
     /// Detach: the node does not use the volume, and the VolumeAttachment is deleted.
+    ///
+    /// Both need requests, so one step does them together.
     Delete,
     /// The answer of the attacher.
+    ///
+    /// An event of the VolumeAttachment, or the deadline, ends it.
     Answer,
 }
 
@@ -58,12 +77,18 @@ pub(super) struct Operation {
     /// Start of the operation, for its metric.
     pub(super) began: Instant,
     /// Time at which the attacher has to have answered.
+    ///
+    /// It is set anew when the wait for the attacher begins.
     pub(super) deadline: Instant,
     /// The volume; `None` if only the status of a node names it.
     pub(super) volume: Option<Arc<Volume>>,
     /// Detach: the rule under which a volume in use is detached.
+    ///
+    /// Decided at the start of the operation, as upstream; the live check follows before the deletion.
     pub(super) force: Force,
     /// Attach: the pods that get the Event of the result.
+    ///
+    /// Those at the start of the operation. A pod that joins later gets no Event, as upstream.
     pub(super) pods: Vec<PodRef>,
 }
 
@@ -72,9 +97,11 @@ pub(super) struct Operation {
 pub(super) enum Force {
     /// None: the node must not use the volume.
     No,
-    /// The wait for the unmount is over.
+    /// The six minutes for the unmount are over, and the node is not ready or does not use the volume.
     Timeout,
     /// The node has the taint `node.kubernetes.io/out-of-service`.
+    ///
+    /// An administrator promises that the node is off.
     OutOfService,
 }
 
@@ -112,8 +139,10 @@ fn plugin_of(name: &Sym) -> String {
 /// The scope of a back-off: one node, or the cluster for a volume that one node may have.
 type Scope = Option<Sym>;
 
+/// Upstream: `ExponentialBackoff`.
 #[derive(Debug)]
 struct BackOff {
+    /// A failure to attach does not delay a detach.
     kind: Kind,
     delay: Duration,
     until: Instant,
@@ -127,6 +156,7 @@ struct BackOff {
 pub(super) struct Operations {
     /// By unique name of the volume, then by node.
     running: HashMap<Sym, BTreeMap<Sym, Operation>>,
+    /// The back-offs, also those that are over: the next failure doubles their delay.
     failed: HashMap<Sym, HashMap<Scope, BackOff>>,
 }
 
@@ -150,6 +180,9 @@ impl Operations {
     }
 
     /// Whether an operation of the volume excludes one on this node.
+    ///
+    /// Upstream: `IsOperationPending`. A volume for one node must not be attached here while it is
+    /// being detached there.
     pub(super) fn is_busy(&self, volume: &Sym, node: &Sym, is_multi_attach: bool) -> bool {
         let running = self.running.get(volume);
         running.is_some_and(|running| !is_multi_attach || running.contains_key(node))
@@ -157,6 +190,8 @@ impl Operations {
 
     /// The time until which an operation of this kind has to wait after failures. `None` if it may
     /// start. `has_succeeded`: the attacher has done the work by now.
+    ///
+    /// Upstream: `IsOperationSafeToRetry` and `SafeToRetry`.
     pub(super) fn waits_until(
         &self,
         volume: &Sym,
@@ -170,12 +205,15 @@ impl Operations {
         (failed.kind == kind && !is_over).then_some(failed.until)
     }
 
+    /// The caller has checked that none is under way.
     pub(super) fn start(&mut self, volume: &Sym, node: &Sym, operation: Operation) {
         let running = self.running.entry(volume.clone()).or_default();
         running.insert(node.clone(), operation);
     }
 
     /// Ends an operation without a result.
+    ///
+    /// Returns the operation. `None` if another path has ended it.
     pub(super) fn end(&mut self, volume: &Sym, node: &Sym) -> Option<Operation> {
         let running = self.running.get_mut(volume)?;
         let operation = running.remove(node);
@@ -197,6 +235,9 @@ impl Operations {
 
     /// Starts or doubles the back-off after a failure in `phase`. A failure of the other kind starts it
     /// over.
+    ///
+    /// Upstream: `Update` of `ExponentialBackoff`, and the reset in `Run` of
+    /// `nestedpendingoperations.go`.
     pub(super) fn failed(
         &mut self,
         volume: &Sym,
@@ -222,6 +263,8 @@ impl Operations {
     }
 
     /// Drops the failures of a volume that is neither wanted nor attached.
+    ///
+    /// Upstream keeps them.
     pub(super) fn forget(&mut self, volume: &Sym) {
         self.failed.remove(volume);
     }

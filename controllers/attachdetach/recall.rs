@@ -1,4 +1,6 @@
 //! The wait before a volume leaves its node, told as a reason.
+//!
+//! No object shows this wait: the time runs in the memory of the leader.
 
 use jiff::Timestamp;
 use steersman_objects::Node;
@@ -11,6 +13,8 @@ use super::{NAME, Shared};
 
 impl Shared {
     /// The reason why a volume is still attached. `key` is `NODE/VOLUMEATTACHMENT`.
+    ///
+    /// `None` if a pod wants the volume, or if nothing holds it any more.
     pub(super) fn recall(&self, key: &str, now: Timestamp) -> Option<Reason> {
         let (node, attachment) = key.split_once('/')?;
         let node = Sym::new(node);
@@ -25,6 +29,7 @@ impl Shared {
         if world.desired.get(&volume, &node).is_some() {
             return None;
         }
+        // The same decision as in a step. Its clock may start here, as it would in the step.
         let Leave::InUse { forced_at } = world.may_leave(&volume, &node, &around) else {
             return None;
         };
@@ -46,6 +51,8 @@ fn after(now: Timestamp, at: Instant) -> Timestamp {
 }
 
 /// The reason for a volume that no pod wants and that its node reports in use.
+///
+/// Three cases: a ready node, force that is switched off, and the six minutes.
 fn in_use(node: &str, is_ready: bool, forces: bool, forced_at: Option<Timestamp>) -> Reason {
     let message = format!(
         "no pod on {node} wants the volume, but the node reports it in use (status.volumesInUse)"

@@ -2,6 +2,9 @@
 //!
 //! Upstream: `populateActualStateOfWorld`, `processVolumeAttachments` and
 //! `populateDesiredStateOfWorld` in `attach_detach_controller.go`.
+//!
+//! The status of nodes is the record of the former leader: a volume in it is attached, unless shown
+//! otherwise. A VolumeAttachment without such an entry may be anything.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,11 +20,16 @@ use steersman_values::intern::Sym;
 use super::Shared;
 
 /// Pause after a failed read.
+///
+/// At the start, all other work waits for the read, so the delay does not grow.
 pub(super) const RETRY: Duration = Duration::from_secs(5);
 
 impl Shared {
     /// Reads the state of the former leader, and queues all volumes. Volumes that no pod wants any
     /// more are detached.
+    ///
+    /// The order is upstream's. Nodes come first, so that a VolumeAttachment of a reported volume is no
+    /// uncertain one. Pods come last, since only managed nodes count.
     pub(super) async fn start(&self) {
         let nodes = self.current(&self.nodes, &self.nodes_cache).await;
         let attachments = self
@@ -40,6 +48,8 @@ impl Shared {
             self.pod_changed(&pod);
         }
         let mut world = self.world();
+        // The status of nodes has names only. Volumes of pods bring their access modes, which decide on
+        // exclusion.
         world.learn_volumes();
         let wanted = world.desired.names();
         let names: Vec<Sym> = wanted.chain(world.actual.names()).cloned().collect();
@@ -57,6 +67,8 @@ impl Shared {
         live.objects.into_iter().map(Arc::new).collect()
     }
 
+    /// Repeats a read until it succeeds. A start with half of the state could detach a volume that is
+    /// in use.
     async fn read<T, R: Future<Output = Result<T, LiveError>>>(&self, read: impl Fn() -> R) -> T {
         loop {
             match read().await {
@@ -71,6 +83,8 @@ impl Shared {
     }
 
     /// Notes what the nodes say. From now on, events change the state.
+    ///
+    /// Upstream: `populateActualStateOfWorld`.
     fn begin(&self, nodes: &[Arc<Node>]) {
         let mut world = self.world();
         world.is_started = true;
@@ -85,6 +99,7 @@ impl Shared {
                     .actual
                     .set_device_path(&volume.name, &volume.device_path);
             }
+            // This comes after `attached`, which assumes that a new volume is in use.
             world.actual.set_in_use(&name, &node.status.volumes_in_use);
         }
     }
@@ -110,6 +125,9 @@ impl Shared {
 
     /// Notes a VolumeAttachment of an earlier process: its volume is uncertain on its node. Returns
     /// the volume, if it is new.
+    ///
+    /// Upstream: `processVolumeAttachments`. `None` as well for a volume of a pod's own spec, for one
+    /// without its PersistentVolume, and for a driver that skips attachments. These are left alone.
     fn adopt(
         &self,
         attachment: &VolumeAttachment,
@@ -134,6 +152,7 @@ impl Shared {
         };
         let unique_name = volume.unique_name.clone();
         let mut world = self.world();
+        // A VolumeAttachment of an own operation is no leftover.
         if world.actual.is_known(&unique_name, node)
             || world.operations.get(&unique_name, node).is_some()
         {

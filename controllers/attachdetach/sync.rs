@@ -31,6 +31,8 @@ use crate::storage_metrics::Finished;
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SyncError {
     /// The PATCH failed.
+    ///
+    /// The node comes back with back-off, up to 30 s. A volume that leaves is not detached before.
     #[error("update status.volumesAttached of the node: {0}")]
     Report(#[source] ApiError),
     /// The answer of the PATCH is no node.
@@ -55,6 +57,7 @@ impl From<String> for DetachError {
 impl Syncer<Work> for Shared {
     type Error = SyncError;
 
+    /// Only a node's PATCH can fail a sync. Failed operations of volumes have their own back-off.
     async fn sync(&self, work: &Work) -> Result<Requeue, SyncError> {
         match work {
             Work::Claim(claim) => {
@@ -79,6 +82,9 @@ impl Syncer<Work> for Shared {
 
 impl Shared {
     /// Takes the steps of a volume until it has to wait.
+    ///
+    /// The lock is released before each request. Events meanwhile queue the volume again, and the next
+    /// step sees them.
     async fn sync_volume(&self, name: &Sym) -> Requeue {
         loop {
             if let Err(error) = self.drop_gone_pods(name).await {
@@ -91,6 +97,7 @@ impl Shared {
                 let step = world.step(name, &self.surroundings());
                 (step, world.take_effects())
             };
+            // Effects of a step come before its request, as the PATCH has to come before a deletion.
             effects.into_iter().for_each(|effect| self.cause(effect));
             match step {
                 Step::Wait(None) => return Requeue::Never,
@@ -98,11 +105,14 @@ impl Shared {
                 Step::Create { node, body } => {
                     let target = Target::collection::<VolumeAttachment>("");
                     let created = self.client.create(target, &body).await;
+                    // The next leader attaches the volume. An Event about it would mislead users.
                     if created.as_ref().is_err_and(ApiError::is_fenced) {
                         self.world().abandon(name, &node);
                         return Requeue::After(RETRY);
                     }
                     let result = match created {
+                        // The name follows from volume and node, so an existing object is the wanted
+                        // one.
                         Err(error) if !error.is_already_exists() => Err(text_of(&error)),
                         _ => Ok(()),
                     };
@@ -127,6 +137,7 @@ impl Shared {
         }
     }
 
+    /// The caches and the time of one step.
     fn surroundings(&self) -> Surroundings<'_> {
         Surroundings {
             nodes: &self.nodes,
@@ -136,6 +147,7 @@ impl Shared {
         }
     }
 
+    /// Performs the decisions of a step besides its request.
     fn cause(&self, effect: Effect) {
         match effect {
             Effect::Event {
@@ -187,6 +199,9 @@ impl Shared {
     }
 
     /// Deletes a VolumeAttachment, unless the live cluster still needs the volume on the node.
+    ///
+    /// Upstream: `verifyVolumeIsSafeToDetach`, then `Detach` of the CSI plugin. A new leader checks the
+    /// pods first: a wanted volume stays even with force.
     async fn detach(
         &self,
         name: &Sym,
@@ -201,6 +216,8 @@ impl Shared {
 
     /// Fails if a pod on the node wants the volume. The caches of a new leader may lack the pod, its
     /// claim or its volume.
+    ///
+    /// Upstream has no such check. The list is of one node, so it is short.
     async fn check_pods(&self, name: &Sym, node: &Sym) -> Result<(), String> {
         let seen = [&self.pods_cache, &self.claims_cache, &self.volumes_cache];
         if !seen.into_iter().any(TrackedCache::predates_term) {
@@ -226,9 +243,12 @@ impl Shared {
 
     /// Fails if the live node uses the volume. A detach by force does not ask, unless the cache may
     /// lack the end of the taint.
+    ///
+    /// A node that is gone uses nothing. The error about `volumesInUse` is upstream's.
     async fn check_use(&self, name: &Sym, node: &Sym, force: Force) -> Result<(), String> {
         let is_sure = match force {
             Force::No => false,
+            // Upstream does not ask the node either; see `verifySafeToDetach` in `reconcile`.
             Force::Timeout => true,
             Force::OutOfService => !self.nodes_cache.predates_term(),
         };
@@ -257,6 +277,9 @@ impl Shared {
     }
 
     /// Deletes a VolumeAttachment. One that is gone already is a success.
+    ///
+    /// Upstream: `Detach`, which names no UID. A new VolumeAttachment of the name must not go with the
+    /// old one.
     async fn delete(&self, attachment: Option<(Box<str>, Option<Uid>)>) -> Result<(), DetachError> {
         let Some((name, uid)) = attachment else {
             return Ok(());
@@ -283,8 +306,12 @@ impl Shared {
     }
 
     /// Writes `status.volumesAttached` of a node, if it differs from the report.
+    ///
+    /// Upstream: `UpdateNodeStatusForNode` and `processNodeVolumes`. A node without a report needs
+    /// nothing, and so does a deleted one.
     async fn sync_node(&self, name: &Sym) -> Result<(), SyncError> {
         let again = Work::Node(name.clone());
+        // A cache without the last PATCH would show volumes as reported that have left.
         let ready = self.consistency.ready_or_requeue(name, &self.queue, again);
         if ready.is_err() {
             return Ok(());
@@ -296,11 +323,14 @@ impl Shared {
         if !is_shown(&node, &report) {
             self.patch_node(name, &node, &report).await?;
         }
+        // These may be detached now: no kubelet mounts them from here on.
         let left = self.world().actual.shown(name, &report);
         self.enqueue_volumes(left);
         Ok(())
     }
 
+    /// Upstream: `updateNodeStatus`. The list is replaced as a whole, since this controller is its only
+    /// writer. The UID keeps the list of a deleted node from its successor.
     async fn patch_node(
         &self,
         name: &Sym,
@@ -320,6 +350,9 @@ impl Shared {
     }
 
     /// Attaches the volumes of a driver that needs attachments now, or forgets to do so.
+    ///
+    /// Upstream: the populator, which looks at all volumes each minute. A change of a driver is rare,
+    /// so all pods are processed again.
     fn sync_driver(&self, driver: &Sym) {
         let skips = get(&self.drivers, driver).is_some_and(|driver| driver.skips_attach());
         if skips {
@@ -344,6 +377,7 @@ fn is_shown(node: &Node, report: &[AttachedVolume]) -> bool {
     shown.len() == report.len() && report.iter().all(|volume| shown.contains(volume))
 }
 
+/// `volumesAttached` has no merge key, so the patch contains the complete list.
 fn report_body(uid: &Uid, report: &[AttachedVolume]) -> Value {
     let volume =
         |volume: &AttachedVolume| json!({"name": volume.name, "devicePath": volume.device_path});
@@ -358,6 +392,8 @@ fn report_body(uid: &Uid, report: &[AttachedVolume]) -> Value {
 }
 
 /// The words of the API server, without the request.
+///
+/// Upstream puts these into its own messages.
 fn text_of(error: &ApiError) -> String {
     let message = error.status().and_then(|status| status.message.clone());
     message.unwrap_or_else(|| error.to_string())

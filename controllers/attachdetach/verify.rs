@@ -2,6 +2,9 @@
 //!
 //! Upstream: `VerifyVolumesAreAttached` in `operation_executor.go`, and `VolumesAreAttached` in
 //! `csi_attacher.go`.
+//!
+//! An attacher or an administrator may detach a volume without this controller. Pods that start there
+//! would wait for ever.
 
 use std::time::Duration;
 
@@ -18,6 +21,9 @@ use crate::storage_metrics::Finished;
 
 impl Shared {
     /// Checks all volumes after each `period` until `stop`. Never without a period.
+    ///
+    /// Upstream: `reconciliationLoopFunc`. The period is `--attach-detach-reconcile-sync-period`, a
+    /// minute by default; shorter ones than a second are refused at the start.
     pub(super) async fn verify(&self, period: Option<Duration>, stop: &CancellationToken) {
         let Some(period) = period else {
             return;
@@ -31,6 +37,7 @@ impl Shared {
         }
     }
 
+    /// One pass over all confirmed volumes, node by node.
     async fn verify_once(&self, stop: &CancellationToken) {
         let confirmed = self.world().actual.confirmed();
         for (node, volumes) in confirmed {
@@ -42,6 +49,8 @@ impl Shared {
                 match self.is_attached(&volume, &node).await {
                     Ok(true) => {}
                     Ok(false) => self.lost(&volume.unique_name, &node),
+                    // Upstream takes the volume for lost. A pod would lose a volume for a failed
+                    // request.
                     Err(error) => {
                         let category = Category::of(&error).as_str();
                         tracing::warn!(volume = &*volume.unique_name, node = &*node, category, %error, "attachment could not be checked");
@@ -61,6 +70,9 @@ impl Shared {
 
     /// Whether a VolumeAttachment says that the node has the volume. Volumes without one count as
     /// attached.
+    ///
+    /// Upstream: `VolumesAreAttached`. The cache answers most checks; a VolumeAttachment that it lacks
+    /// is read, since the cache may be behind.
     async fn is_attached(&self, volume: &Volume, node: &Sym) -> Result<bool, LiveError> {
         let Plugin::Csi(csi) = &volume.plugin else {
             return Ok(true);
@@ -78,6 +90,7 @@ impl Shared {
         })
     }
 
+    /// The cached VolumeAttachment.
     fn attachment(
         &self,
         volume: &CsiVolume,
@@ -88,6 +101,8 @@ impl Shared {
     }
 
     /// The node has lost a volume. It is attached again if a pod wants it.
+    ///
+    /// Upstream: `MarkVolumeAsDetached`.
     fn lost(&self, volume: &Sym, node: &Sym) {
         let mut world = self.world();
         // An operation knows more, and decides at its end.

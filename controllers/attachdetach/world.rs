@@ -24,8 +24,12 @@ use super::messages;
 use super::operations::{Force, Kind, Operation, Operations, Phase, TIMEOUT};
 
 /// Time for which a kubelet may unmount a volume. Upstream: `ReconcilerMaxWaitForUnmountDuration`.
+///
+/// A kubelet that is cut off may still write to the volume, so a shorter wait risks its data.
 const MAX_WAIT: Duration = Duration::from_secs(6 * 60);
 /// Taint of a node that is out of service.
+///
+/// Upstream: `TaintNodeOutOfService`.
 const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 
 /// The state of all volumes.
@@ -35,13 +39,18 @@ pub(super) struct World {
     pub(super) actual: Actual,
     pub(super) operations: Operations,
     /// Volumes by the names of VolumeAttachments whose answer they wait for.
+    ///
+    /// The names are hashes, so an event cannot tell its volume.
     attachments: HashMap<Box<str>, Sym>,
+    /// Filled by steps, and taken by the caller after each of them.
     effects: Vec<Effect>,
     /// Whether the state is complete. Before, events change nothing.
     pub(super) is_started: bool,
 }
 
 /// The caches and the time that a step depends on.
+///
+/// A step reads nothing else, so tests can set all of it.
 pub(super) struct Surroundings<'a> {
     pub(super) nodes: &'a Store<Node>,
     pub(super) attachments: &'a Store<VolumeAttachment>,
@@ -54,8 +63,12 @@ pub(super) struct Surroundings<'a> {
 #[derive(Debug)]
 pub(super) enum Step {
     /// Nothing until an event, or until this time.
+    ///
+    /// An event of a pod, the node or the VolumeAttachment queues the volume again.
     Wait(Option<Instant>),
     /// Create this VolumeAttachment.
+    ///
+    /// No live check precedes: a VolumeAttachment that exists already is as good.
     Create {
         /// The node of the operation.
         node: Sym,
@@ -86,6 +99,8 @@ pub(super) enum Effect {
     /// The volumes that a node has attached changed.
     Report(Sym),
     /// A volume is detached that its node may still use.
+    ///
+    /// For the metric.
     Forced(Force),
     /// An operation ended.
     Finished {
@@ -99,6 +114,8 @@ pub(super) enum Effect {
 }
 
 /// Whether a volume that no pod wants may leave its node.
+///
+/// `recall.rs` makes an answer for users from it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Leave {
     /// Now, possibly although the node may use it.
@@ -121,10 +138,12 @@ impl Wake {
 }
 
 impl Surroundings<'_> {
+    /// The cached node. An absent one counts as not ready.
     pub(super) fn node(&self, name: &Sym) -> Option<Arc<Node>> {
         self.nodes.get(&ObjectKey::new("", name))
     }
 
+    /// The cached VolumeAttachment of a volume on a node.
     fn attachment(&self, volume: &CsiVolume, node: &Sym) -> Option<Arc<VolumeAttachment>> {
         let name = attachment::name(volume, node);
         self.attachments.get(&ObjectKey::new("", &name))
@@ -132,12 +151,17 @@ impl Surroundings<'_> {
 }
 
 /// Whether a node has the taint of a node out of service, with any effect.
+///
+/// Upstream: `hasOutOfServiceTaint`.
 pub(super) fn is_out_of_service(node: &Node) -> bool {
     let mut taints = node.spec.taints.iter();
     taints.any(|taint| taint.key == *OUT_OF_SERVICE)
 }
 
 /// The CSI volume with this unique name; `None` for volumes of other plugins.
+///
+/// A volume of a node's status is known by name only. Its name contains driver and handle, so it can be
+/// detached without its PersistentVolume. Upstream: `SplitUniqueName`, then `Detach`.
 fn csi(name: &Sym, volume: Option<&Arc<Volume>>) -> Option<CsiVolume> {
     match volume.map(|volume| &volume.plugin) {
         Some(Plugin::Csi(csi)) => Some(csi.clone()),
@@ -147,6 +171,9 @@ fn csi(name: &Sym, volume: Option<&Arc<Volume>>) -> Option<CsiVolume> {
 }
 
 /// Whether a plugin can detach a volume of which only the name is known.
+///
+/// Upstream: `FindAttachablePluginByName`. A volume of another plugin stays in the status of its node;
+/// upstream tries to detach it again and again.
 fn has_plugin(name: &Sym) -> bool {
     ["csi", "fc", "iscsi"].iter().any(|plugin| {
         let rest = name.strip_prefix("kubernetes.io/");
@@ -167,6 +194,8 @@ impl World {
     }
 
     /// Gives attachments that only the status of a node names the volumes that pods want there.
+    ///
+    /// Upstream: the second half of `populateDesiredStateOfWorld`.
     pub(super) fn learn_volumes(&mut self) {
         for wanted in self.desired.all() {
             self.actual.learn(&wanted.volume);
@@ -179,6 +208,8 @@ impl World {
     }
 
     /// The pods that want the volume on nodes that do not surely have it.
+    ///
+    /// A new leader confirms them by live reads before it attaches the volume.
     pub(super) fn waiting_pods(&self, name: &Sym) -> Vec<PodRef> {
         let mut nodes = self.desired.nodes_of(name);
         nodes.retain(|node| !self.actual.is_confirmed(name, node));
@@ -187,6 +218,9 @@ impl World {
 
     /// The next step of a volume. The caller performs it, and tells the result to
     /// [`created`](Self::created) or [`deleted`](Self::deleted).
+    ///
+    /// Detaching comes before attaching, as upstream: a pod that moved to another node needs its volume
+    /// there.
     pub(super) fn step(&mut self, name: &Sym, around: &Surroundings<'_>) -> Step {
         let mut wake = Wake::default();
         for node in self.operations.nodes_of(name) {
@@ -211,6 +245,7 @@ impl World {
                 }
             }
         }
+        // The volume is gone from both states, so its back-off has no meaning.
         if self.actual.nodes_of(name).is_empty() && self.desired.nodes_of(name).is_empty() {
             self.operations.forget(name);
         }
@@ -218,6 +253,9 @@ impl World {
     }
 
     /// Continues an operation. `None` while it waits, and after its end.
+    ///
+    /// Each phase either ends here, or needs a request, or waits. A phase that ends continues with the
+    /// next one at once, so an answer that is there already costs no further wake-up.
     fn advance(
         &mut self,
         name: &Sym,
@@ -229,6 +267,7 @@ impl World {
         let csi = csi(name, operation.volume.as_ref());
         let cached = csi.as_ref().and_then(|csi| around.attachment(csi, node));
         match (operation.phase, csi) {
+            // Fibre Channel and `iSCSI` have no attacher: each node reaches the volume by itself.
             (Phase::Create, None) => self.succeed(name, node, around.now),
             (Phase::Create, Some(csi)) if cached.is_none() => {
                 let attachment = attachment::name(&csi, node);
@@ -242,6 +281,7 @@ impl World {
                     .set_phase(name, node, Phase::Answer, operation.deadline);
                 return self.advance(name, node, around, wake);
             }
+            // A pod wants the volume again before anything was deleted. Upstream detaches it first.
             (Phase::Report, _) if self.desired.wants(name, node) => {
                 self.operations.end(name, node);
                 if self.actual.report_again(name, node) {
@@ -251,6 +291,7 @@ impl World {
             (Phase::Report, _) => {
                 // The status of a node that is gone needs no update.
                 if around.node(node).is_none() || !self.actual.is_leaving(name, node) {
+                    // Counted here and not at the start: until now, the pod might have come back.
                     if operation.force != Force::No {
                         self.effects.push(Effect::Forced(operation.force));
                     }
@@ -259,6 +300,7 @@ impl World {
                     return self.advance(name, node, around, wake);
                 }
             }
+            // From here on, a detach ends even if a pod wants the volume again.
             (Phase::Delete, csi) => {
                 let uid = cached.map(|cached| cached.meta.uid.clone());
                 let attachment = csi.map(|csi| (attachment::name(&csi, node).into(), uid));
@@ -274,6 +316,7 @@ impl World {
                     Kind::Detach => attachment::detach_answer(cached.as_deref()),
                 };
                 match (answer, csi) {
+                    // The answer comes before the deadline check, since a late answer is an answer.
                     (Answer::Done, _) => self.succeed(name, node, around.now),
                     (Answer::Failed(why), _) => self.fail(name, node, around.now, why),
                     (Answer::Pending, Some(csi)) if around.now >= operation.deadline => {
@@ -288,6 +331,9 @@ impl World {
     }
 
     /// Starts to detach a volume that no pod of the node wants, if that is safe or forced.
+    ///
+    /// Upstream: the first loop of `reconcile`. True if an operation has started. The order: a running
+    /// operation, the back-off, then the use by the node, whose clock starts with the first look.
     fn start_detach(
         &mut self,
         name: &Sym,
@@ -300,6 +346,7 @@ impl World {
             tracing::debug!(volume = &**name, node = &**node, "no volume plugin matched");
             return false;
         }
+        // Upstream: `IsMultiAttachAllowed`, which is true without a spec.
         let is_multi_attach = volume.as_ref().is_none_or(|volume| volume.is_multi_attach);
         if self.operations.is_busy(name, node, is_multi_attach) {
             return false;
@@ -336,6 +383,9 @@ impl World {
     }
 
     /// Whether a volume that no pod of the node wants may be detached.
+    ///
+    /// Upstream: the middle of the first loop of `reconcile`. A node that is gone is not ready. The
+    /// taint forces at once, also a ready node.
     pub(super) fn may_leave(&mut self, name: &Sym, node: &Sym, around: &Surroundings<'_>) -> Leave {
         let now = around.now;
         let unwanted = self.actual.unwanted_for(name, node, now);
@@ -346,11 +396,14 @@ impl World {
         let is_out_of_service = known.as_deref().is_some_and(is_out_of_service);
         let is_forced = (times_out && !is_healthy) || is_out_of_service;
         if self.actual.is_in_use(name, node) && !is_forced {
+            // Upstream forces after more than six minutes, so the next look is a millisecond later.
             let left = MAX_WAIT.saturating_sub(unwanted) + Duration::from_millis(1);
             return Leave::InUse {
                 forced_at: (!is_over).then(|| now + left),
             };
         }
+        // The reason counts as a timeout even for a volume out of use, as upstream: the node is not
+        // asked.
         Leave::Now(if times_out {
             Force::Timeout
         } else if is_out_of_service {
@@ -361,6 +414,8 @@ impl World {
     }
 
     /// The volume of the VolumeAttachment called `attachment`, if this node has or may have it.
+    ///
+    /// The name is a hash, so all volumes of the node are compared. Only users ask for this.
     pub(super) fn volume_of(&self, attachment: &str, node: &Sym) -> Option<Sym> {
         let on_node = self.actual.volumes_on(node).into_iter();
         on_node.into_iter().find(|name| {
@@ -370,6 +425,8 @@ impl World {
     }
 
     /// Starts to attach a volume that a pod of the node wants, if no other node excludes that.
+    ///
+    /// Upstream: `attachDesiredVolumes`. True if an operation has started.
     fn start_attach(
         &mut self,
         name: &Sym,
@@ -392,6 +449,7 @@ impl World {
             }
             return false;
         }
+        // Two nodes that write to one file system destroy it.
         if !volume.is_multi_attach {
             let others = self.actual.confirmed_nodes(name);
             if !others.is_empty() {
@@ -421,6 +479,7 @@ impl World {
         true
     }
 
+    /// Notes an operation, and the VolumeAttachment whose events concern it.
     fn start(&mut self, name: &Sym, node: &Sym, operation: Operation, csi: Option<&CsiVolume>) {
         tracing::debug!(volume = &**name, node = &**node, kind = ?operation.kind, force = ?operation.force, "operation started");
         if let Some(csi) = csi {
@@ -431,6 +490,9 @@ impl World {
     }
 
     /// Tells the pods once that other nodes have their volume.
+    ///
+    /// Upstream: `reportMultiAttachError`. The pods wait without a further Event until the volume has
+    /// left the other nodes.
     fn report_multi_attach(&mut self, name: &Sym, node: &Sym, others: &[Sym]) {
         let Some(wanted) = self.desired.get(name, node) else {
             return;
@@ -450,6 +512,8 @@ impl World {
     }
 
     /// The POST of the VolumeAttachment ended. An attachment that existed already is a success.
+    ///
+    /// Upstream: the middle of `Attach`. The two minutes of the attacher begin here.
     pub(super) fn created(
         &mut self,
         name: &Sym,
@@ -469,6 +533,8 @@ impl World {
     }
 
     /// The check of the node and the DELETE of the VolumeAttachment ended.
+    ///
+    /// Without an attachment, nothing has to answer.
     pub(super) fn deleted(
         &mut self,
         name: &Sym,
@@ -491,10 +557,14 @@ impl World {
     }
 
     /// Drops an operation whose request was refused because the leadership has ended.
+    ///
+    /// The next leader goes on, so neither a back-off nor an Event follows.
     pub(super) fn abandon(&mut self, name: &Sym, node: &Sym) {
         self.operations.end(name, node);
     }
 
+    /// Ends an operation: the actual state changes, and so does the report of the node. Upstream: the
+    /// ends of `GenerateAttachVolumeFunc` and `GenerateDetachVolumeFunc`.
     fn succeed(&mut self, name: &Sym, node: &Sym, now: Instant) {
         let Some(operation) = self.operations.end(name, node) else {
             return;
@@ -519,6 +589,8 @@ impl World {
         }
     }
 
+    /// The volume becomes uncertain on the node, since the request may have had its effect. Pods hear
+    /// only of failed attachments, as upstream.
     fn fail(&mut self, name: &Sym, node: &Sym, now: Instant, why: &str) {
         let Some(operation) = self.operations.end(name, node) else {
             return;
@@ -541,11 +613,14 @@ impl World {
                     why,
                     "DetachVolume.Detach failed"
                 );
+                // It stays off the report, so no kubelet mounts it. Only a new attachment brings it
+                // back.
                 self.actual.uncertain(name, node, None);
             }
         }
     }
 
+    /// One Event for each pod.
     fn tell(&mut self, pods: &[PodRef], succeeded: bool, message: &str) {
         self.effects.extend(pods.iter().map(|pod| Effect::Event {
             pod: pod.clone(),
@@ -554,6 +629,7 @@ impl World {
         }));
     }
 
+    /// For the metric. It has the plugin's name also if only the name of the volume is known.
     fn finish(&mut self, name: &Sym, operation: &Operation, succeeded: bool, now: Instant) {
         self.effects.push(Effect::Finished {
             plugin: operation.plugin(name),
@@ -569,6 +645,8 @@ impl World {
 }
 
 /// The scope of the back-off of an operation.
+///
+/// `None` is the whole cluster: a volume for one node has one back-off, whichever node failed.
 fn scope(operation: &Operation, node: &Sym) -> Option<Sym> {
     let volume = operation.volume.as_ref();
     let is_multi_attach = volume.is_none_or(|volume| volume.is_multi_attach);

@@ -1,4 +1,7 @@
 //! The body of a PUT: an object as served, with changes.
+//!
+//! The served document is changed, and not a decoded object, so unknown fields survive each write. Its
+//! resource version goes along and makes a write after a foreign change a conflict.
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -36,11 +39,13 @@ impl Body {
         Self(body)
     }
 
+    /// Sets an annotation. Others stay.
     pub(super) fn annotate(&mut self, key: &str, value: &str) {
         let annotations = member(member(&mut self.0, "metadata"), "annotations");
         annotations.insert(key.to_owned(), json!(value));
     }
 
+    /// An empty map is removed, as upstream does in `unbindVolume`.
     pub(super) fn remove_annotation(&mut self, key: &str) {
         let metadata = member(&mut self.0, "metadata");
         let annotations = member(metadata, "annotations");
@@ -50,6 +55,7 @@ impl Body {
         }
     }
 
+    /// An empty list is left out, as Go's encoder does.
     pub(super) fn set_finalizers(&mut self, finalizers: Vec<String>) {
         let metadata = member(&mut self.0, "metadata");
         if finalizers.is_empty() {
@@ -59,6 +65,7 @@ impl Body {
         }
     }
 
+    /// For changes that have no function of their own here.
     pub(super) fn spec(&mut self) -> &mut Map<String, Value> {
         member(&mut self.0, "spec")
     }
@@ -69,6 +76,8 @@ impl Body {
 }
 
 /// The object in the member `name` of `object`; a new one if it has none.
+///
+/// A value of another type gives way, which only a malformed object has.
 pub(super) fn member<'a>(
     object: &'a mut Map<String, Value>,
     name: &str,

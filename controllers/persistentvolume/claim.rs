@@ -1,6 +1,9 @@
 //! The next step of a claim.
 //!
 //! Upstream: `syncUnboundClaim` and `syncBoundClaim`.
+//!
+//! The comments `OBSERVATION` in `pv_controller.go` name the phases of each branch, and the functions
+//! here follow these branches in order. All functions are pure.
 
 use std::sync::Arc;
 
@@ -19,18 +22,33 @@ use super::notice::Notice;
 #[derive(Debug)]
 pub(super) enum Step {
     /// Binds it to this volume, which the controller chose.
+    ///
+    /// It ends the time of the metric of provisioning, which `Complete` does not.
     Bind(Arc<PersistentVolume>),
     /// Binds it to this volume, or repairs the binding.
+    ///
+    /// The claim or an earlier sync named the volume. An unbroken binding needs no write.
     Complete(Arc<PersistentVolume>),
     /// Gives it the default class with this name.
+    ///
+    /// The claim has no class at all. An empty class means that its user wants none.
     Classify(Arc<str>),
     /// Asks the provisioner of its class for a volume.
+    ///
+    /// The claim keeps its status. Its provisioner works on its own, and the volume's event brings the
+    /// claim back.
     Provision,
     /// Waits in the phase `Pending`.
+    ///
+    /// The next sync period looks for a volume again.
     Wait(Option<Notice>),
     /// Enters the phase `Lost`.
+    ///
+    /// Its data may be gone. If the volume comes back, a later sync binds the claim again.
     Lose(Notice),
     /// Keeps its state: the annotations of the claim contradict its volume.
+    ///
+    /// Only a removed annotation `bind-completed` leads here. Upstream: "THIS SHOULD NEVER HAPPEN".
     Refuse(Notice, Misbinding),
 }
 
@@ -57,6 +75,9 @@ pub(super) enum DecideError {
 }
 
 /// The step of `claim`. `users` returns the pods with a volume of the claim.
+///
+/// Upstream: `syncClaim`. The annotation `bind-completed` decides first: such a claim must never take
+/// another volume, since its data are on the first one.
 pub(super) fn step(
     claim: &PersistentVolumeClaim,
     volumes: &Volumes,
@@ -73,6 +94,9 @@ pub(super) fn step(
 }
 
 /// The step of a claim that takes any volume.
+///
+/// A volume that exists goes before a new one, and before the default class. The scheduler has to
+/// choose a node before a claim of a delayed class is provisioned.
 fn unbound(
     claim: &PersistentVolumeClaim,
     volumes: &Volumes,
@@ -88,6 +112,8 @@ fn unbound(
     if let Some(volume) = best {
         return Ok(Step::Bind(volume));
     }
+    // A claim may be older than the first default class. It gets the class when no existing volume
+    // fits.
     if !claim.has_class()
         && let Some(class) = classes::default(classes)
     {
@@ -95,6 +121,8 @@ fn unbound(
     }
     Ok(if is_delayed && claim.annotations.selected_node.is_none() {
         Step::Wait(Some(awaited_pods(&users())))
+    // No status is written, as upstream: the claim is `Pending` already, and the operation may write to
+    // it.
     } else if !claim.class().is_empty() {
         Step::Provision
     } else {
@@ -104,6 +132,8 @@ fn unbound(
 }
 
 /// The Event about the pods for which a claim waits.
+///
+/// Upstream: `emitEventForUnboundDelayBindingClaim` and `findNonScheduledPodsByPVC`.
 fn awaited_pods(users: &[Arc<Pod>]) -> Notice {
     let waits = |pod: &&Arc<Pod>| !pod.is_terminated() && pod.node.is_none();
     let names: Vec<&str> = users
@@ -125,12 +155,17 @@ fn awaited_pods(users: &[Arc<Pod>]) -> Notice {
     }
 }
 
+/// The known volume that the claim names.
 fn volume_of(claim: &PersistentVolumeClaim, volumes: &Volumes) -> Option<Arc<PersistentVolume>> {
     volumes.get(&ObjectKey::new("", &claim.spec.volume_name))
 }
 
 /// The step of a claim that asks for one volume.
+///
+/// Upstream: the second half of `syncUnboundClaim`. The size and the class of the volume count only if
+/// it names no claim yet: a reservation by its creator stands above them.
 fn requesting(claim: &PersistentVolumeClaim, volumes: &Volumes) -> Step {
+    // No Event, as upstream: the volume may be on its way.
     let Some(volume) = volume_of(claim, volumes) else {
         return Step::Wait(None);
     };
@@ -150,6 +185,7 @@ fn requesting(claim: &PersistentVolumeClaim, volumes: &Volumes) -> Step {
     let name = &volume.meta.name;
     let message = format!("volume {name:?} already bound to a different claim.");
     let notice = Notice::warning("FailedBinding", message);
+    // Without the annotation, a user has named the volume, and may wait for it.
     if claim.annotations.bound_by_controller.is_none() {
         return Step::Wait(Some(notice));
     }
@@ -162,6 +198,9 @@ fn requesting(claim: &PersistentVolumeClaim, volumes: &Volumes) -> Step {
 }
 
 /// The step of a claim that was bound once. `volume` is the volume that it names, if that exists.
+///
+/// Upstream: `syncBoundClaim`. A volume without `claimRef` is bound again: the controller may only have
+/// missed the event of its own write. One with the right UID needs a repair at most.
 pub(super) fn bound(claim: &PersistentVolumeClaim, volume: Option<Arc<PersistentVolume>>) -> Step {
     let lost = |message: &str| Step::Lose(Notice::warning("ClaimLost", message));
     if claim.spec.volume_name.is_empty() {
@@ -182,6 +221,9 @@ pub(super) fn bound(claim: &PersistentVolumeClaim, volume: Option<Arc<Persistent
 }
 
 /// The name of the volume that is provisioned for `claim`.
+///
+/// Upstream: `getProvisionedVolumeNameForClaim`. External provisioners use the same name by default, so
+/// a second try finds the first volume.
 pub(super) fn provisioned_name(claim: &PersistentVolumeClaim) -> Sym {
     Sym::new(&format!("pvc-{}", claim.meta.uid))
 }

@@ -7,6 +7,8 @@ use steersman_objects::{ObjectKey, PersistentVolumeClaim, StorageClass};
 use steersman_runtime::informer::Store;
 
 /// The class of a claim has no binding mode, which API servers set.
+///
+/// Guessing would be wrong in either direction, so the sync fails as upstream's.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("VolumeBindingMode not set for StorageClass {0:?}")]
 pub(super) struct NoBindingMode(String);
@@ -17,6 +19,8 @@ pub(super) fn named(classes: &Store<StorageClass>, name: &str) -> Option<Arc<Sto
 }
 
 /// Whether the volume of `claim` waits for the first pod. Upstream: `IsDelayBindingMode`.
+///
+/// `false` for a claim without a class, and for a class that does not exist.
 pub(super) fn is_delayed(
     claim: &PersistentVolumeClaim,
     classes: &Store<StorageClass>,
@@ -31,6 +35,8 @@ pub(super) fn is_delayed(
 
 /// The default class: the newest one with the annotation, or the first by name among equally old
 /// ones. Upstream: `GetDefaultClass`.
+///
+/// Several defaults are a common mistake during a change of default. The newest one is meant then.
 pub(super) fn default(classes: &Store<StorageClass>) -> Option<Arc<StorageClass>> {
     let defaults = classes
         .list()

@@ -1,4 +1,7 @@
 //! The flags of the controller.
+//!
+//! Upstream: `options` of its package, and `ProbeProvisionableRecyclableVolumePlugins` in
+//! `cmd/kube-controller-manager/app/plugins.go`.
 
 use std::path::Path;
 use std::time::Duration;
@@ -9,20 +12,29 @@ use steersman_objects::PersistentVolume;
 use steersman_options::Options;
 
 /// The program of recycler pods: it empties the volume.
+///
+/// It fails if anything is left, so a volume with foreign data never becomes available.
 const SCRUB: &str =
     "test -e /scrub && find /scrub -mindepth 1 -delete && test -z \"$(ls -A /scrub)\" || exit 1";
 
 /// Bytes of a GiB.
+///
+/// Time limits grow by whole GiB.
 const GIB: i128 = 1 << 30;
 
 /// Settings of the controller.
 #[derive(Debug, Clone)]
 pub(super) struct Config {
     /// The period in which all claims and volumes are synced.
+    ///
+    /// 15 s by default. Without an event, it is the only retry of a pending claim, and of a failed
+    /// operation.
     pub(super) sync_period: Duration,
     /// Whether claims without a matching volume get a new one.
     pub(super) provisions: bool,
     /// Whether this manager makes folders for classes of `kubernetes.io/host-path`.
+    ///
+    /// The flag `--enable-hostpath-provisioner`, for tests on one machine.
     pub(super) provisions_host_paths: bool,
     host_path: Recycler,
     nfs: Recycler,
@@ -33,6 +45,8 @@ pub(super) struct Config {
 struct Recycler {
     template: Map<String, Value>,
     /// The least time limit, and the addition per GiB, in seconds.
+    ///
+    /// A volume without a size has the least one.
     minimum: i64,
     per_gib: i64,
 }
@@ -83,6 +97,9 @@ impl Config {
     }
 
     /// The pod called `name` that empties `volume`. `None` for sources without a recycler.
+    ///
+    /// Upstream: `Recycle` of the plugins. `hostPath` decides before NFS, although a volume has only
+    /// one source.
     pub(super) fn recycler_pod(&self, volume: &PersistentVolume, name: &str) -> Option<Value> {
         let spec = &volume.spec;
         let (recycler, source) = match (&spec.host_path, &spec.nfs) {
@@ -95,10 +112,12 @@ impl Config {
         };
         let mut pod = Value::Object(recycler.template.clone());
         if let Value::Object(metadata) = &mut pod["metadata"] {
+            // The name has to be the same for each try; see `pod_name`.
             metadata.remove("generateName");
         }
         pod["metadata"]["name"] = json!(name);
         pod["spec"]["activeDeadlineSeconds"] = json!(recycler.time_limit(volume));
+        // The first volume of the template is the one to empty; its name connects it to the containers.
         let replaced = pod["spec"]["volumes"][0]["name"].clone();
         pod["spec"]["volumes"][0] = source;
         pod["spec"]["volumes"][0]["name"] = replaced;
@@ -117,6 +136,9 @@ impl Recycler {
 }
 
 /// The pod in the file at `path`; the default one without a path.
+///
+/// Upstream: `AttemptToLoadRecycler`, `LoadPodFromFile` and `ValidateRecyclerPodTemplate`. A template
+/// without a namespace gets the default one, since the API server refuses such a pod.
 fn template(path: &str) -> Result<Map<String, Value>, TemplateError> {
     if path.is_empty() {
         return Ok(default_template());
@@ -143,6 +165,8 @@ fn template(path: &str) -> Result<Map<String, Value>, TemplateError> {
 }
 
 /// Upstream: `NewPersistentVolumeRecyclerPodTemplate`.
+///
+/// The image is upstream's.
 fn default_template() -> Map<String, Value> {
     let container = json!({
         "name": "pv-recycler",

@@ -2,6 +2,9 @@
 //!
 //! Each body carries the resource version of the object that it changes, so a write after a foreign
 //! change is a conflict. All functions are pure.
+//!
+//! `None` in place of a body means that the object is right already. A binding has four writes, and
+//! after an interruption the next sync does only those that are missing.
 
 use serde_json::{Map, Value, json};
 use steersman_objects::{PersistentVolume, PersistentVolumeClaim, StorageAmount};
@@ -12,12 +15,18 @@ use super::matching;
 use super::migration::Change;
 
 /// The controller chose the other side of the binding.
+///
+/// On a volume, an unbinding then removes the claim; without it, the reservation of its creator stays.
+/// On a claim, it tells that the controller chose the volume.
 pub(super) const BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
+/// From then on, a missing volume means a loss.
 const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
+/// The older key is for external provisioners that know only this one.
 const PROVISIONERS: [&str; 2] = [
     "volume.beta.kubernetes.io/storage-provisioner",
     "volume.kubernetes.io/storage-provisioner",
 ];
+/// The scheduler writes it, and provisioning waits for it.
 const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 
 /// A volume has no capacity, so its claim cannot have one.
@@ -26,6 +35,8 @@ const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 pub(super) struct NoCapacity(String);
 
 /// `claimRef` of a volume that is bound to `claim`.
+///
+/// Upstream: `GetReference` of client-go.
 pub(super) fn reference_to(claim: &PersistentVolumeClaim) -> Value {
     json!({
         "apiVersion": "v1",
@@ -38,6 +49,9 @@ pub(super) fn reference_to(claim: &PersistentVolumeClaim) -> Value {
 }
 
 /// `volume` with the pointer to `claim`. `None` if it has it. Upstream: `GetBindVolumeToClaim`.
+///
+/// A reservation without UID is completed. A volume that did not name the claim before gets
+/// `bound-by-controller`.
 pub(super) fn volume_of(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Option<Body> {
     let is_complete = volume
         .spec
@@ -61,6 +75,8 @@ pub(super) fn volume_of(volume: &PersistentVolume, claim: &PersistentVolumeClaim
 }
 
 /// `claim` with the pointer to `volume`. `None` if it has it. Upstream: `bindClaimToVolume`.
+///
+/// A claim whose user named the volume does not get `bound-by-controller`.
 pub(super) fn claim_on(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> Option<Body> {
     let annotations = &claim.annotations;
     let is_bound = claim.spec.volume_name[..] == volume.meta.name[..];
@@ -83,6 +99,8 @@ pub(super) fn claim_on(claim: &PersistentVolumeClaim, volume: &PersistentVolume)
 
 /// `volume` without its claim. A volume that its creator reserved stays reserved. Upstream:
 /// `unbindVolume`.
+///
+/// The UID of a reservation goes, so that the next claim of the name fits.
 pub(super) fn unbound(volume: &PersistentVolume) -> Body {
     let mut body = Body::of(volume);
     if volume.annotations.bound_by_controller.is_some() {
@@ -95,6 +113,8 @@ pub(super) fn unbound(volume: &PersistentVolume) -> Body {
 }
 
 /// `volume` in `phase`. `None` if it is in this phase; the message then stays, too.
+///
+/// Upstream: `updateVolumePhase`. The phase `Failed` thus keeps its first message.
 pub(super) fn volume_in(volume: &PersistentVolume, phase: &str, message: &str) -> Option<Body> {
     if volume.status.phase == *phase {
         return None;
@@ -110,6 +130,8 @@ pub(super) fn volume_in(volume: &PersistentVolume, phase: &str, message: &str) -
 }
 
 /// `claim` in a phase without a volume. `None` if its status says so.
+///
+/// Upstream: `updateClaimStatus` without a volume.
 pub(super) fn claim_without_volume(claim: &PersistentVolumeClaim, phase: &str) -> Option<Body> {
     let status = &claim.status;
     let is_right = status.phase == *phase
@@ -153,6 +175,7 @@ pub(super) fn bound_claim(
         set_capacity(status, claim, volume)?;
     }
     let class = &volume.spec.volume_attributes_class_name;
+    // Only at the binding: afterwards the external resizer owns the field, and both would write it.
     if claim.status.phase == "Pending"
         && claim.status.current_volume_attributes_class_name != *class
     {
@@ -161,6 +184,8 @@ pub(super) fn bound_claim(
     Ok(Some(body))
 }
 
+/// A volume whose file system is yet to grow gives its claim the size from before. An unreadable
+/// annotation gives that of the volume, as upstream.
 fn set_capacity(
     status: &mut Map<String, Value>,
     claim: &PersistentVolumeClaim,
@@ -193,6 +218,8 @@ fn set(object: &mut Map<String, Value>, name: &str, value: Value) {
 }
 
 /// `claim` with this class.
+///
+/// Upstream: `assignDefaultStorageClass`.
 pub(super) fn classified(claim: &PersistentVolumeClaim, class: &str) -> Body {
     let mut body = Body::of(claim);
     body.spec()
@@ -202,6 +229,8 @@ pub(super) fn classified(claim: &PersistentVolumeClaim, class: &str) -> Body {
 
 /// `claim` with the annotations that hand it to `provisioner`. `None` if it has them. Upstream:
 /// `setClaimProvisioner`.
+///
+/// External provisioners start at this annotation. Only the newer key is compared, as upstream.
 pub(super) fn handed_to(claim: &PersistentVolumeClaim, provisioner: &str) -> Option<Body> {
     let annotations = &claim.annotations;
     if annotations.provisioner.as_deref() == Some(provisioner) {
@@ -218,6 +247,8 @@ pub(super) fn handed_to(claim: &PersistentVolumeClaim, provisioner: &str) -> Opt
 }
 
 /// `claim` without the node that the scheduler chose, so that it chooses again.
+///
+/// Upstream: `rescheduleProvisioning`.
 pub(super) fn without_node(claim: &PersistentVolumeClaim) -> Body {
     let mut body = Body::of(claim);
     body.remove_annotation(SELECTED_NODE);

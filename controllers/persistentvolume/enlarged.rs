@@ -1,5 +1,8 @@
 //! Why a bound claim has not the size that it asks for: the storage driver has to enlarge the volume, and
 //! then a kubelet has to enlarge the file system, which it does for a pod that mounts it.
+//!
+//! This manager takes no part in it, beyond the Event of the volume expander; so all comes from
+//! conditions, Events and pods.
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -8,16 +11,22 @@ use steersman_values::quantity::Quantity;
 use steersman_values::resource::{PODS, STATEFUL_SETS};
 use steersman_why::{Code, Doc, Explanation, Reason, Workload, World, count, warning, workloads};
 
+/// The component that the reasons name. It runs beside the driver.
 const RESIZER: &str = "external-resizer";
+/// The component of the second step.
 const KUBELET: &str = "kubelet";
 /// The condition of a claim whose volume is enlarged, and whose file system is not.
 const FILE_SYSTEM: &str = "FileSystemResizePending";
 /// Time for the kubelet of a pod, after which a person has to look.
+///
+/// In seconds. A kubelet needs its next sync of the pod, and the time for a large file system.
 const LATE: i64 = 300;
 /// Workloads in one sentence, and workloads that one answer looks into.
 const SHOWN: usize = 3;
 
 /// Adds the reasons why `claim`, the bound object `doc`, has less than it asks for.
+///
+/// Both steps may be open at once: the user has asked for more before the first growth has ended.
 pub(super) fn explain(
     world: &World,
     doc: &Doc,
@@ -65,6 +74,9 @@ fn steps(doc: &Doc, answer: &mut Explanation) {
 }
 
 /// Adds the pods that mount the enlarged volume of `doc`, or the workload that would.
+///
+/// A pod on a node comes before one without: its kubelet can act. Without the right to list pods, only
+/// the step is told.
 fn mounted(
     world: &World,
     doc: &Doc,
@@ -108,6 +120,8 @@ fn mounted(
 }
 
 /// The kubelet of `pod`, which uses the claim, has not enlarged the file system.
+///
+/// A restart of the pod makes the kubelet mount the volume anew, which enlarges the file system.
 fn by_kubelet(
     world: &World,
     pod: &Doc,
@@ -139,6 +153,7 @@ fn unused(
     let makers = workloads(world, doc.namespace(), |workload| {
         mounts(workload, doc.name())
     });
+    // A workload with replicas but without a pod is stuck itself, and its own reason follows.
     let makers = makers.unwrap_or_default();
     let (idle, wanting): (Vec<Workload<'_>>, Vec<Workload<'_>>) = makers
         .into_iter()
@@ -186,6 +201,8 @@ fn ordinal(set: &Doc, name: &str) -> Option<i64> {
 }
 
 /// Whether `maker` wants no pod that mounts the claim `name`.
+///
+/// A StatefulSet may have replicas, and yet none with the ordinal of this claim.
 fn is_idle(maker: &Workload<'_>, name: &str) -> bool {
     let Some(replicas) = maker.replicas() else {
         return false;
@@ -206,6 +223,7 @@ fn driver(world: &World, doc: &Doc, answer: &mut Explanation) {
     if more <= less || answer.is_stuck() {
         return;
     }
+    // An in-tree source has its CSI driver there.
     let driver = doc.text("/metadata/annotations/volume.kubernetes.io~1storage-provisioner");
     let failed = warning(world, doc, &["VolumeResizeFailed"]);
     let message = match &failed {
@@ -216,6 +234,7 @@ fn driver(world: &World, doc: &Doc, answer: &mut Explanation) {
         .as_ref()
         .and_then(|event| event.first)
         .or(doc.changed());
+    // The external resizer begins at the event of the claim; a minute without it is a fault.
     let is_late = since.is_some_and(|at| world.now.duration_since(at).as_secs() > 60);
     let code = if failed.is_some() || is_late {
         Code::ResizePending

@@ -1,4 +1,7 @@
 //! The failures of syncs. The texts are upstream's.
+//!
+//! A conflict among them is a race, and quiet in the log. All of them return the key with back-off,
+//! `Stale` of `Check` after a fixed pause.
 
 use steersman_client::live::LiveError;
 use steersman_runtime::consistency::Unconfirmed;
@@ -27,15 +30,23 @@ pub(super) enum SyncError {
     #[error(transparent)]
     Decide(#[from] DecideError),
     /// A claim contradicts its volume.
+    ///
+    /// A user has to mend it, so the error repeats.
     #[error(transparent)]
     Misbinding(#[from] Misbinding),
     /// A claim got no capacity from its volume.
+    ///
+    /// The API server demands a capacity, so only an old object lacks it.
     #[error(transparent)]
     NoCapacity(#[from] NoCapacity),
     /// A volume names a claim that cannot exist.
+    ///
+    /// No live read can confirm that this claim is gone, so the volume stays.
     #[error("invalid resource name {0:?}")]
     ClaimName(String),
     /// The API server does not confirm the caches of a new leader. Nothing was written.
+    ///
+    /// A new leader only.
     #[error("{0}")]
     Check(#[from] Unconfirmed),
     /// A claim or volume could not be read.

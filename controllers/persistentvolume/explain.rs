@@ -1,4 +1,7 @@
 //! Why a claim is not bound, by the step of its sync, and why a volume is not free.
+//!
+//! The claim's own step decides here as well, on the objects that the user may read. So the answer
+//! never contradicts the controller.
 
 use std::sync::Arc;
 
@@ -16,11 +19,17 @@ use super::known::Volumes;
 use super::{NAME, enlarged};
 
 /// Volumes that nearly fit, in one answer.
+///
+/// More would hide the cause.
 const NEAREST: usize = 2;
 /// Time after which a released volume that is to be deleted is worth a look.
+///
+/// A driver deletes most volumes within seconds.
 const DELETED_AFTER: SignedDuration = SignedDuration::from_secs(60);
 
 /// Adds the reasons why `doc`, a claim, is not bound.
+///
+/// The lists of volumes and classes are needed: the step would otherwise be a guess.
 pub(crate) fn claim(world: &World, doc: &Doc, answer: &mut Explanation) {
     let Some(claim) = doc.view::<PersistentVolumeClaim>() else {
         return;
@@ -60,6 +69,7 @@ pub(crate) fn claim(world: &World, doc: &Doc, answer: &mut Explanation) {
                     .who("owner of the claim or its class"),
             );
         }
+        // The claim is new, or its sync waits behind others.
         Ok(Step::Bind(volume) | Step::Complete(volume)) => {
             let message = format!("volume {} fits, and is bound next", volume.meta.name);
             answer.add(Reason::new(Code::SyncQueued, NAME, message));
@@ -98,6 +108,9 @@ fn is_taken(volume: &Doc, claim: &Doc) -> bool {
 }
 
 /// Adds the claim to which `volume` belongs.
+///
+/// A recreated claim is a frequent case: the volume still names its predecessor by UID, and waits for
+/// an administrator.
 fn taken(doc: &Doc, volume: &Doc, message: String, answer: &mut Explanation) {
     let name = volume.name();
     let namespace = volume.text("/spec/claimRef/namespace");
@@ -125,6 +138,7 @@ fn taken(doc: &Doc, volume: &Doc, message: String, answer: &mut Explanation) {
     );
 }
 
+/// The pods that use the claim, as far as the user may list them.
 fn users(world: &World, doc: &Doc, claim: &PersistentVolumeClaim) -> Vec<Arc<Pod>> {
     let pods = world
         .list(&PODS, doc.namespace())
@@ -138,6 +152,8 @@ fn users(world: &World, doc: &Doc, claim: &PersistentVolumeClaim) -> Vec<Arc<Pod
 }
 
 /// Whether the claim waits for the node of a pod.
+///
+/// Both Events of `awaited_pods` begin so.
 fn is_for_consumer(message: Option<&str>) -> bool {
     message.is_some_and(|message| message.starts_with("waiting for"))
 }
@@ -168,6 +184,8 @@ fn bypassed(world: &World, doc: &Doc, claim: &PersistentVolumeClaim) -> Option<R
 }
 
 /// The free volumes that fit `claim` in all but one point, in words.
+///
+/// A volume with several points against it would only distract. Selectors are not compared.
 fn nearest(claim: &Doc, volumes: &[Doc]) -> String {
     let size = |doc: &Doc, pointer: &str| Quantity::parse(doc.text(pointer));
     let mode = |doc: &Doc| match doc.text("/spec/volumeMode") {
@@ -209,6 +227,7 @@ fn nearest(claim: &Doc, volumes: &[Doc]) -> String {
     }
 }
 
+/// Adds the reason of a claim without a volume that fits.
 fn waits(
     doc: &Doc,
     claim: &PersistentVolumeClaim,
@@ -233,6 +252,9 @@ fn waits(
 }
 
 /// The claim waits for the provisioner of its class.
+///
+/// Causes of the class come first: a missing class, then a class without a provisioner. The
+/// provisioner's own Event comes last.
 fn provision(
     world: &World,
     doc: &Doc,
@@ -285,6 +307,8 @@ fn provision(
 }
 
 /// Adds the reasons about `doc`, a volume.
+///
+/// Phases other than `Failed` and `Released` are no problem.
 pub(crate) fn volume(world: &World, doc: &Doc, answer: &mut Explanation) {
     let phase = doc.text("/status/phase");
     answer.state = format!("is {phase}");
@@ -313,6 +337,9 @@ pub(crate) fn volume(world: &World, doc: &Doc, answer: &mut Explanation) {
 }
 
 /// Adds the reason why `doc`, a released volume with the policy Delete, is still there.
+///
+/// The driver is named by the annotation of its provisioner; a volume of an administrator has its CSI
+/// source only.
 fn reclaim(world: &World, doc: &Doc, answer: &mut Explanation) {
     let driver = match doc.text("/metadata/annotations/pv.kubernetes.io~1provisioned-by") {
         "" => doc.text("/spec/csi/driver"),
@@ -342,6 +369,8 @@ fn reclaim(world: &World, doc: &Doc, answer: &mut Explanation) {
 }
 
 /// Adds the claim that keeps `doc`, a volume that is being deleted.
+///
+/// The volume goes after its claim, so the answer goes on with a deleted claim.
 pub(crate) fn volume_in_use(world: &World, doc: &Doc, answer: &mut Explanation) {
     let namespace = doc.text("/spec/claimRef/namespace");
     let name = doc.text("/spec/claimRef/name");

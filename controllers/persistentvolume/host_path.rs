@@ -9,6 +9,8 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Component, Path};
 
 /// The folder of all provisioned folders.
+///
+/// Upstream: `newHostPathProvisioner`.
 const PROVISIONED: &str = "/tmp/hostpath_pv";
 
 /// A folder could not be created or deleted.
@@ -18,6 +20,8 @@ pub(super) enum HostPathError {
     #[error("kubernetes.io/host-path does not support block volume provisioning")]
     Block,
     /// The path may hold foreign data.
+    ///
+    /// The path is a field of an API object, and the manager may run as root.
     #[error("host_path deleter only supports /tmp/.+ but received provided {0}")]
     Outside(String),
     /// The volume is of another source.
@@ -34,6 +38,9 @@ pub(super) enum HostPathError {
 }
 
 /// Creates the folder of the volume called `name`, and returns its path. An existing one is fine.
+///
+/// The mode is upstream's. The name comes from the UID of the claim, so a repeated try finds its own
+/// folder.
 pub(super) fn create(name: &str) -> Result<String, HostPathError> {
     let path = format!("{PROVISIONED}/{name}");
     DirBuilder::new()
@@ -44,6 +51,8 @@ pub(super) fn create(name: &str) -> Result<String, HostPathError> {
 }
 
 /// Deletes the folder at `path` with its content. A missing one is fine.
+///
+/// A large folder takes long, so a thread of its own deletes it.
 pub(super) async fn delete(path: &str) -> Result<(), HostPathError> {
     if !is_deletable(path) {
         return Err(HostPathError::Outside(path.to_owned()));
@@ -56,6 +65,7 @@ pub(super) async fn delete(path: &str) -> Result<(), HostPathError> {
     }
 }
 
+/// Whether `path` is below `/tmp/`, without `..`. The deletion follows no link within it.
 fn is_deletable(path: &str) -> bool {
     let below = Path::new(path).strip_prefix("/tmp");
     below.is_ok_and(|below| {

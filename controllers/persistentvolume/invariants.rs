@@ -1,9 +1,14 @@
 //! The invariant of deletions: the data of a living claim stay.
+//!
+//! The check is the last one before the deletion of a folder. It repeats the decision by other means,
+//! so that a fault of a cache or of a branch cannot delete data.
 
 use steersman_client::Violation;
 use steersman_objects::{PersistentVolume, PersistentVolumeClaim};
 
 /// The invariant of this file.
+///
+/// Its name in metrics and logs.
 pub(super) const BOUND_VOLUME: &str = "bound_volume";
 
 /// `bound_volume`: neither a volume that was never bound is deleted, nor one whose claim lives and names
@@ -14,6 +19,7 @@ pub(super) fn lost_its_claim(
 ) -> Result<(), Violation> {
     let uid = volume.spec.claim_ref.as_ref();
     let uid = uid.and_then(|reference| reference.uid.as_ref());
+    // The UID alone is not enough: a claim may have another volume by now, and this one is left over.
     let is_used = claim.is_some_and(|claim| {
         Some(&claim.meta.uid) == uid && claim.spec.volume_name[..] == volume.meta.name[..]
     });

@@ -16,6 +16,7 @@ use steersman_values::intern::Sym;
 /// Objects of one type, by key.
 #[derive(Debug)]
 pub(super) struct Known<T> {
+    /// The last state of each, from a watch event or from the answer to an own write.
     objects: HashMap<ObjectKey, Arc<T>>,
 }
 
@@ -30,6 +31,9 @@ impl<T> Default for Known<T> {
 impl<T: Object> Known<T> {
     /// Takes in a state of an object. False if a later state is known; the given one is then to be
     /// ignored.
+    ///
+    /// The same version passes, as upstream: each sync period brings it again, and its sync retries
+    /// failures.
     pub(super) fn store(&mut self, object: &Arc<T>) -> bool {
         let version = |object: &T| object.meta().resource_version;
         let key = object.key();
@@ -49,6 +53,9 @@ impl<T: Object> Known<T> {
     }
 
     /// Forgets the object with this key, and returns its last state.
+    ///
+    /// Only the event of a deletion leads here. The state tells which object of the other type it
+    /// concerns.
     pub(super) fn remove(&mut self, key: &ObjectKey) -> Option<Arc<T>> {
         self.objects.remove(key)
     }
@@ -59,6 +66,8 @@ impl<T: Object> Known<T> {
     }
 
     /// All objects, in any order.
+    ///
+    /// For metrics.
     pub(super) fn all(&self) -> impl Iterator<Item = &Arc<T>> {
         self.objects.values()
     }
@@ -67,12 +76,15 @@ impl<T: Object> Known<T> {
 /// A set of access modes. Sets with fewer modes come first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Modes {
+    /// The first field, so that the derived order sorts by it.
     count: u32,
     bits: u8,
 }
 
 impl Modes {
     /// The known modes among `modes`. Upstream: `GetAccessModesAsString`.
+    ///
+    /// A repeated mode counts once. Unknown modes are left out there too.
     pub(super) fn offered(modes: &[Sym]) -> Self {
         let bits = modes.iter().filter_map(bit).fold(0, |all, bit| all | bit);
         Self {
@@ -82,12 +94,16 @@ impl Modes {
     }
 
     /// Whether a volume with these modes has all of `requested`.
+    ///
+    /// Upstream: `ContainsAllAccessModes`, and `CheckAccessModes` for a volume that a claim names. A
+    /// claim with an unknown mode therefore fits no volume.
     pub(super) fn contain(self, requested: &[Sym]) -> bool {
         let has = |mode: &Sym| bit(mode).is_some_and(|bit| self.bits & bit != 0);
         requested.iter().all(has)
     }
 }
 
+/// The order of the bits only makes groups of equal size comparable.
 fn bit(mode: &Sym) -> Option<u8> {
     match mode.as_str() {
         "ReadWriteOnce" => Some(1),
@@ -98,12 +114,14 @@ fn bit(mode: &Sym) -> Option<u8> {
     }
 }
 
+/// Volumes of one group. Their order in it does not matter: among equally small ones, any is right.
 type ByKey = HashMap<ObjectKey, Arc<PersistentVolume>>;
 
 /// All known volumes. A search for a claim looks only at volumes without a claim and at those of that
 /// claim, so it does not depend on the number of bound volumes.
 #[derive(Debug, Default)]
 pub(super) struct Volumes {
+    /// The states themselves; the other two fields are indexes of them.
     known: Known<PersistentVolume>,
     /// Volumes without `claimRef`, by access modes.
     free: BTreeMap<Modes, ByKey>,
@@ -113,6 +131,8 @@ pub(super) struct Volumes {
 
 impl Volumes {
     /// As [`Known::store`].
+    ///
+    /// The indexes follow the state, so a volume that an answer has bound is no candidate any more.
     pub(super) fn store(&mut self, volume: &Arc<PersistentVolume>) -> bool {
         let key = volume.key();
         let old = self.known.get(&key);
@@ -158,12 +178,16 @@ impl Volumes {
     /// The volumes that may match `claim`, in groups of equal access modes. Groups with fewer modes
     /// come first. In a group, volumes whose `claimRef` names the claim come first. Upstream:
     /// `allPossibleMatchingAccessModes`.
+    ///
+    /// Upstream's index holds bound volumes too, and each search goes through all of them. Other
+    /// volumes of `claimed` cannot match, since their `claimRef` names another claim.
     pub(super) fn candidates<'a>(
         &'a self,
         claim: &'a PersistentVolumeClaim,
     ) -> impl Iterator<Item = impl Iterator<Item = &'a Arc<PersistentVolume>>> {
         let own = self.claimed.get(&claim.key());
         let own = move || own.into_iter().flatten();
+        // Fewer modes first: a volume with more of them is kept for claims that need these.
         let all: BTreeSet<Modes> = own()
             .map(|volume| modes_of(volume))
             .chain(self.free.keys().copied())
@@ -177,6 +201,7 @@ impl Volumes {
         })
     }
 
+    /// Takes a volume out of the index of its old state.
     fn remove_entry(&mut self, key: &ObjectKey, volume: &PersistentVolume) {
         match claim_of(volume) {
             Some(claim) => remove_from(&mut self.claimed, &claim, key),
@@ -205,17 +230,23 @@ fn remove_from(
     }
 }
 
+/// The group of a volume.
 fn modes_of(volume: &PersistentVolume) -> Modes {
     Modes::offered(&volume.spec.access_modes)
 }
 
 /// The key of the claim that `claimRef` names.
+///
+/// Upstream: `claimrefToClaimKey`. `None` for a volume without `claimRef`; a mere reservation has a
+/// key, too.
 pub(super) fn claim_of(volume: &PersistentVolume) -> Option<ObjectKey> {
     let claim = volume.spec.claim_ref.as_ref()?;
     Some(ObjectKey::new(&claim.namespace, &claim.name))
 }
 
 /// The known claims and volumes.
+///
+/// The locks are held for single steps, and never across a request.
 #[derive(Debug, Default)]
 pub(super) struct Caches {
     claims: Mutex<Known<PersistentVolumeClaim>>,
@@ -235,9 +266,13 @@ impl Caches {
 /// A type whose states the controller knows.
 pub(super) trait KnownType: Object {
     /// Takes in the state of an object that the informer has seen.
+    ///
+    /// An older one is ignored: the answer to an own write may have come first.
     fn store(caches: &Caches, object: &Arc<Self>);
 
     /// Forgets all states, and takes in these.
+    ///
+    /// After a rewind, smaller resource versions are the newer ones.
     fn replace(caches: &Caches, objects: &[Arc<Self>]);
 }
 

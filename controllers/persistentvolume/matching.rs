@@ -23,6 +23,9 @@ pub(super) struct MatchError {
 /// fits, among those with the fewest access modes.
 ///
 /// With `is_delayed` the scheduler chooses among the free volumes, so none of them matches.
+///
+/// A volume that names the claim is taken even if it is larger, in another phase or of another class.
+/// Its creator, or an earlier try, has decided. Its size and modes have to suffice all the same.
 pub(super) fn best(
     claim: &PersistentVolumeClaim,
     volumes: &Volumes,
@@ -35,6 +38,7 @@ pub(super) fn best(
             if names(volume, claim) {
                 return Some(volume);
             }
+            // The cheap comparison of sizes spares most volumes the other checks.
             let is_smaller = smallest.is_none_or(|other| capacity(volume) < capacity(other));
             if !is_delayed && is_smaller && is_eligible(volume, claim, selector) {
                 smallest = Some(volume);
@@ -45,6 +49,7 @@ pub(super) fn best(
     Ok(best.cloned())
 }
 
+/// The selector is parsed once, when the claim is decoded.
 fn selector(claim: &PersistentVolumeClaim) -> Result<Option<&Selector>, MatchError> {
     let parsed = claim.spec.selector.as_ref().map(|selector| &selector.0);
     match parsed {
@@ -58,6 +63,8 @@ fn selector(claim: &PersistentVolumeClaim) -> Result<Option<&Selector>, MatchErr
 }
 
 /// Whether a volume, also one that names the claim, can be the volume of `claim`.
+///
+/// Upstream: the first half of the loop in `FindMatchingVolume`.
 fn can_hold(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> bool {
     (volume.spec.claim_ref.is_none() || names(volume, claim))
         && capacity(volume) >= amount(&claim.spec.resources.requests)
@@ -67,6 +74,9 @@ fn can_hold(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> bool {
 }
 
 /// Whether a volume without a claim is available for `claim`.
+///
+/// Upstream: the second half of that loop. A volume in another phase is about to change, and a write to
+/// it would meet a conflict.
 fn is_eligible(
     volume: &PersistentVolume,
     claim: &PersistentVolumeClaim,
@@ -79,6 +89,8 @@ fn is_eligible(
 
 /// Whether `volume` is bound to `claim`, or reserved for it. A UID counts only if the volume has
 /// one. Upstream: `IsVolumeBoundToClaim`.
+///
+/// `false` for a volume without `claimRef`.
 pub(super) fn names(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> bool {
     volume.spec.claim_ref.as_ref().is_some_and(|of| {
         of.name[..] == claim.meta.name[..]
@@ -88,6 +100,9 @@ pub(super) fn names(volume: &PersistentVolume, claim: &PersistentVolumeClaim) ->
 }
 
 /// Upstream: `CheckVolumeModeMismatches`.
+///
+/// Without a mode, an object has that of file systems: API servers set the field, and old objects may
+/// lack it.
 pub(super) fn modes_differ(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> bool {
     fn mode(set: &Option<Sym>) -> &str {
         set.as_deref().unwrap_or("Filesystem")
@@ -95,6 +110,7 @@ pub(super) fn modes_differ(volume: &PersistentVolume, claim: &PersistentVolumeCl
     mode(&volume.spec.volume_mode) != mode(&claim.spec.volume_mode)
 }
 
+/// An absent class and an empty one are the same. Upstream: `ptr.Deref`.
 fn attributes_class_of(volume: &PersistentVolume) -> &str {
     let class = volume.spec.volume_attributes_class_name.as_deref();
     class.unwrap_or_default()
@@ -109,12 +125,16 @@ fn capacity(volume: &PersistentVolume) -> Quantity {
     amount(&volume.spec.capacity)
 }
 
+/// The API server demands both sizes; zero is for objects without one.
 fn amount(of: &StorageAmount) -> Quantity {
     of.storage.0.unwrap_or(Quantity::whole(0))
 }
 
 /// The reason why `claim` cannot have the volume that it requests by name. Selector, phase and node
 /// affinity do not matter. Upstream: `checkVolumeSatisfyClaim`.
+///
+/// The first obstacle is the one that users read, so the order of checks is upstream's. Sizes are
+/// compared in whole bytes here, as `Value` of a quantity in upstream.
 pub(super) fn obstacle(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Option<String> {
     let requested = amount(&claim.spec.resources.requests);
     let modes = Modes::offered(&volume.spec.access_modes);

@@ -19,10 +19,14 @@ use crate::storage_metrics::BUCKETS;
 /// The metric families.
 #[derive(Debug, Clone)]
 pub(super) struct BinderMetrics {
+    /// Failures of provisioning, binding and deletion, by the plugin that has to do it.
     errors: IntCounterVec,
+    /// In seconds, from the first try to the effect in the cluster, over all repetitions.
     durations: HistogramVec,
+    /// Tries, with or without success.
     classified: IntCounter,
     classify_errors: IntCounter,
+    /// The registry has a clone, which shares the caches.
     counts: Counts,
 }
 
@@ -62,11 +66,15 @@ impl BinderMetrics {
     }
 
     /// Counts the objects of `caches` at each scrape from now on.
+    ///
+    /// The controller calls it at its start, where upstream registers its collector.
     pub(super) fn count(&self, caches: Arc<Caches>) {
         *self.counts.caches() = Some(caches);
     }
 
     /// Counts a try to give a claim the default class.
+    ///
+    /// Upstream: `RecordRetroactiveStorageClassMetric`. A failure counts in both families.
     pub(super) fn classified(&self, succeeded: bool) {
         self.classified.inc();
         if !succeeded {
@@ -76,12 +84,17 @@ impl BinderMetrics {
 }
 
 /// The operations that are timed from their first start to their end in the cluster.
+///
+/// Upstream: `OperationStartTimeCache` and `RecordMetric`. A provisioning starts with its first try,
+/// and ends with the binding. A deletion ends when the volume is gone.
 #[derive(Debug)]
 pub(super) struct Timers {
     metrics: BinderMetrics,
+    /// By key of the claim, or name of the volume. Both cannot meet: only the former has a slash.
     started: Mutex<HashMap<String, Started>>,
 }
 
+/// The labels belong to the start, since the class may be gone at the end.
 #[derive(Debug)]
 struct Started {
     plugin: Sym,
@@ -98,6 +111,8 @@ impl Timers {
     }
 
     /// Starts the time of `operation` on the object `key`, unless it runs.
+    ///
+    /// Upstream: `AddIfNotExist`. The plugin is looked up only if it is needed.
     pub(super) fn start(&self, key: &str, plugin: impl FnOnce() -> Sym, operation: &'static str) {
         let mut started = self.started();
         if !started.contains_key(key) {
@@ -113,6 +128,8 @@ impl Timers {
     }
 
     /// Counts a failure of the operation on the object `key`, if it is timed.
+    ///
+    /// The time goes on: a later try may succeed.
     pub(super) fn failed(&self, key: &str) {
         if let Some(Started {
             plugin, operation, ..
@@ -124,6 +141,8 @@ impl Timers {
     }
 
     /// Ends the time of the operation on the object `key`.
+    ///
+    /// A claim that took an existing volume has no start, so it is left out.
     pub(super) fn finished(&self, key: &str) {
         if let Some(Started {
             plugin,
@@ -153,6 +172,7 @@ impl Timers {
 /// Numbers of claims and volumes, computed at each scrape.
 #[derive(Debug, Clone)]
 struct Counts {
+    /// Empty until the controller runs.
     caches: Arc<Mutex<Option<Arc<Caches>>>>,
     volumes: IntGaugeVec,
     bound_volumes: IntGaugeVec,
@@ -216,6 +236,9 @@ impl Counts {
         ]
     }
 
+    /// Upstream: `pvCollect` and `pvcCollect`. All phases but `Bound` count as unbound. The class of a
+    /// volume is only that of its field, and that of a claim also that of the older annotation, as
+    /// upstream.
     fn compute(&self, caches: &Caches) {
         for volume in caches.volumes().all() {
             let mode = volume.spec.volume_mode.as_deref().unwrap_or("Filesystem");

@@ -89,6 +89,8 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
         Read::of::<Pod>(),
         Read::of::<Node>(),
     ],
+    // Claims and volumes are read before a loss or a deletion is believed. Recycler pods are created
+    // and deleted, and their Events are watched.
     rules: &[
         Rule::new(&[""], &["persistentvolumeclaims"], &["get", "update"]),
         Rule::new(
@@ -111,6 +113,8 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 const NAME: &str = "persistentvolume-binder-controller";
 
 /// Source of its Events.
+///
+/// Upstream's name, which differs from that of the client.
 const COMPONENT: &str = "persistentvolume-controller";
 
 fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
@@ -121,6 +125,7 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     Ok(Box::new(Binding { binder }))
 }
 
+/// Builds the shared state. An error is one of the flags or of the registry.
 fn binder(
     ctx: &ControllerContext,
 ) -> Result<Arc<Binder>, Box<dyn std::error::Error + Send + Sync>> {
@@ -129,6 +134,7 @@ fn binder(
     let storage_metrics = ctx.metrics(StorageMetrics::register)?;
     let claims = ctx.informers.shared::<PersistentVolumeClaim>();
     let volumes = ctx.informers.shared::<PersistentVolume>();
+    // Upstream's queues have these names in metrics.
     let claim_queue = WorkQueue::new("claims", &ctx.queue_metrics);
     let volume_queue = WorkQueue::new("volumes", &ctx.queue_metrics);
     let caches = Arc::<Caches>::default();
@@ -169,6 +175,7 @@ fn follow<T: KnownType>(
     let queue = queue.clone();
     let known = Arc::downgrade(caches);
     informer.add_handler(move |change| {
+        // A deletion is taken in by the sync, which needs the last state of the object.
         if !matches!(change, Change::Deleted { .. })
             && let Some(caches) = known.upgrade()
         {
@@ -208,6 +215,7 @@ impl Controller for Binding {
             let volume_queue = binder.volume_queue.clone();
             let resync = async {
                 loop {
+                    // As upstream, the first resync comes at once.
                     binder.resync();
                     let pause = tokio::time::sleep(binder.config.sync_period);
                     if stop.run_until_cancelled(pause).await.is_none() {
@@ -216,6 +224,7 @@ impl Controller for Binding {
                 }
             };
             tokio::join!(
+                // One worker each, as upstream: two claims must not choose the same volume.
                 run_workers(NAME, claim_queue, 1, claims, stop.clone()),
                 run_workers(NAME, volume_queue, 1, volumes, stop.clone()),
                 resync,

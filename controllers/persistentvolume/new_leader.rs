@@ -2,6 +2,9 @@
 //!
 //! The caches of a new leader may lack changes from before its term. A volume that it bound by them
 //! would be lost to a claim that is gone.
+//!
+//! Upstream has no such check. Its new leader trusts its caches, and a conflict repairs only those
+//! writes whose object has changed.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -17,6 +20,8 @@ pub(super) struct CurrentCheck {
     claims: TrackedCache,
     volumes: TrackedCache,
     /// Whether the cache of volumes was once as new as the API server in this term.
+    ///
+    /// One list is enough: the watch continues from there.
     volumes_confirmed: AtomicBool,
     /// Reads in place of caches, with the rights of the informers.
     lists: ApiClient,
@@ -36,6 +41,9 @@ impl CurrentCheck {
     }
 
     /// Fails if the cache shows an old state of `claim`, which may be gone. `client` may read claims.
+    ///
+    /// A claim is confirmed only before the write that points a volume at it. All later writes carry
+    /// the version of the claim itself.
     pub(super) async fn confirm_claim(
         &self,
         client: &ApiClient,
@@ -50,6 +58,8 @@ impl CurrentCheck {
 
     /// Fails if `cached` may lack a volume that fits a claim better than those it shows. Asks the API
     /// server until the answer is yes once.
+    ///
+    /// A claim that chose its volume by an old cache would keep a worse one for ever.
     pub(super) async fn confirm_volumes(
         &self,
         cached: &Store<PersistentVolume>,

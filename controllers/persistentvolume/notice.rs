@@ -1,4 +1,7 @@
 //! Events that a decision asks for.
+//!
+//! Decisions are pure, so they return the Event as data. Reasons and messages are upstream's, because
+//! users and tools search for them.
 
 use steersman_objects::{Object, ObjectReference};
 use steersman_runtime::events::{EventRecorder, EventType};
@@ -8,10 +11,12 @@ use steersman_runtime::events::{EventRecorder, EventType};
 pub(super) struct Notice {
     kind: EventType,
     reason: &'static str,
+    /// The answer to `why` repeats it.
     pub(super) message: String,
 }
 
 impl Notice {
+    /// The object waits for something that may still come.
     pub(super) fn normal(reason: &'static str, message: impl Into<String>) -> Self {
         Self {
             kind: EventType::Normal,
@@ -20,6 +25,7 @@ impl Notice {
         }
     }
 
+    /// A user or an administrator has to act.
     pub(super) fn warning(reason: &'static str, message: impl Into<String>) -> Self {
         Self {
             kind: EventType::Warning,

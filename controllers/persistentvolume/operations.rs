@@ -18,12 +18,16 @@ use tokio::time::Instant;
 use tracing::{Instrument, Span};
 
 /// The rest after the first failure, and the longest rest.
+///
+/// Upstream: `initialDurationBeforeRetry` and `maxDurationBeforeRetry` of `exponentialbackoff`.
 const FIRST_REST: Duration = Duration::from_millis(500);
 const LONGEST_REST: Duration = Duration::from_secs(122);
 
 /// The running operations, and those that rest.
 pub(super) struct Operations {
+    /// By name, which contains the UID of the object. A recreated object starts without a rest.
     states: Arc<Mutex<HashMap<String, State>>>,
+    /// Owned here, so that no operation outlives its controller.
     tasks: Tasks,
     stop: CancellationToken,
 }
@@ -32,8 +36,12 @@ pub(super) struct Operations {
 #[derive(Debug, Clone, Copy)]
 enum State {
     /// It runs, after failures with this rest.
+    ///
+    /// `None` is the first run.
     Running(Option<Duration>),
     /// It failed at this time, and rests.
+    ///
+    /// The entry outlives the rest, since the next failure doubles it.
     Resting { since: Instant, rest: Duration },
 }
 
@@ -52,6 +60,9 @@ impl Operations {
     }
 
     /// Starts `operation` as `name`, unless it runs or rests.
+    ///
+    /// Upstream: `scheduleOperation`, and `Run` of the map. A refusal is silent: the next sync tries
+    /// again.
     pub(super) fn start<E: std::error::Error + Send + 'static>(
         &self,
         name: String,
@@ -61,6 +72,7 @@ impl Operations {
         let rest = match states.get(&name) {
             None => None,
             Some(State::Resting { since, rest }) if since.elapsed() >= *rest => Some(*rest),
+            // It runs, or its rest is not over.
             Some(_) => return,
         };
         states.insert(name.clone(), State::Running(rest));
@@ -81,6 +93,8 @@ impl Operations {
     }
 
     /// Forgets operations whose object is gone: no sync has tried them again after their rest.
+    ///
+    /// Upstream keeps them.
     pub(super) fn forget_abandoned(&self) {
         lock(&self.states).retain(|_, state| match state {
             State::Running(_) => true,
@@ -89,6 +103,8 @@ impl Operations {
     }
 
     /// Ends the waits of all operations, and waits for their requests.
+    ///
+    /// A request that is under way is not cut off.
     pub(super) async fn finish(&self) {
         self.stop.cancel();
         self.join().await;
@@ -100,6 +116,8 @@ impl Operations {
     }
 
     /// Waits for all operations.
+    ///
+    /// For at most a minute.
     pub(super) async fn join(&self) {
         self.tasks.join(Duration::from_secs(60)).await;
     }
@@ -117,6 +135,7 @@ impl Run {
         self.has_succeeded = true;
     }
 
+    /// A fenced operation is no failure: the next leader does it.
     fn log<E: std::error::Error + 'static>(&self, error: &E) {
         let request = ApiError::within(error);
         if request.is_some_and(ApiError::is_fenced) {
@@ -132,6 +151,7 @@ impl Run {
     }
 }
 
+/// Without the record, a panic would leave the operation running for ever.
 impl Drop for Run {
     fn drop(&mut self) {
         let mut states = lock(&self.states);
@@ -139,6 +159,7 @@ impl Drop for Run {
         if self.has_succeeded {
             return;
         }
+        // Upstream: `Update` of `ExponentialBackoff`.
         let rest = match state {
             Some(State::Running(Some(rest))) => (rest * 2).min(LONGEST_REST),
             _ => FIRST_REST,

@@ -17,14 +17,20 @@ pub(super) const HOST_PATH: &str = "kubernetes.io/host-path";
 pub(super) const NFS: &str = "kubernetes.io/nfs";
 
 /// The name in metrics of an unknown plugin.
+///
+/// Upstream: `pluginNameNotAvailable`.
 const NOT_AVAILABLE: &str = "N/A";
 /// Names of in-tree plugins begin with it.
+///
+/// Any other name is that of an external component.
 const IN_TREE: &str = "kubernetes.io/";
 
 /// The component that creates or deletes volumes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Agent {
     /// The external provisioner with this name.
+    ///
+    /// The CSI driver of a migrated plugin, or the name in the class as it is.
     External(Sym),
     /// The plugin of `hostPath` volumes.
     HostPath,
@@ -34,6 +40,8 @@ pub(super) enum Agent {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum NoPlugin {
     /// No plugin has the name.
+    ///
+    /// Such as a plugin that a release has removed, and that no driver replaces.
     #[error("no volume plugin matched name: {0}")]
     Name(Sym),
     /// The plugin cannot provision.
@@ -53,6 +61,8 @@ pub(super) enum NoPlugin {
 }
 
 /// The component that provisions volumes of `class`.
+///
+/// Upstream: `findProvisionablePlugin`. Migrated plugins go first: no code of theirs is left here.
 pub(super) fn provisioner(class: &StorageClass) -> Result<Agent, NoPlugin> {
     let name = &class.provisioner;
     match driver_of(name) {
@@ -65,6 +75,9 @@ pub(super) fn provisioner(class: &StorageClass) -> Result<Agent, NoPlugin> {
 }
 
 /// Whether this manager is to delete `volume`; false if an external component does.
+///
+/// Upstream: `findDeletablePlugin`. The component that made a volume deletes it, so the annotation goes
+/// first. The source decides about volumes that an administrator made.
 pub(super) fn is_deleted_here(volume: &PersistentVolume) -> Result<bool, NoPlugin> {
     let provisioner = volume.annotations.provisioned_by.as_ref();
     if let Some(name) = provisioner.filter(|name| !name.is_empty()) {
@@ -75,6 +88,7 @@ pub(super) fn is_deleted_here(volume: &PersistentVolume) -> Result<bool, NoPlugi
             _ => Ok(false),
         };
     }
+    // An external provisioner deletes both kinds.
     if volume.annotations.migrated_to.is_some() || volume.spec.csi.is_some() {
         return Ok(false);
     }
@@ -90,6 +104,8 @@ pub(super) fn is_deleted_here(volume: &PersistentVolume) -> Result<bool, NoPlugi
 }
 
 /// The plugin of the volume's source. Upstream: `FindPluginBySpec`.
+///
+/// Only the plugins that are left here. A volume has one source.
 fn of_source(volume: &PersistentVolume) -> Option<&'static str> {
     if volume.spec.host_path.is_some() {
         Some(HOST_PATH)
@@ -101,12 +117,17 @@ fn of_source(volume: &PersistentVolume) -> Option<&'static str> {
 }
 
 /// The name of the plugin of `volume` in metrics.
+///
+/// Upstream: `getPVPluginName`. CSI volumes have no plugin in this manager, so they are `N/A` as well.
 pub(super) fn name_of_source(volume: &PersistentVolume) -> &'static str {
     of_source(volume).unwrap_or(NOT_AVAILABLE)
 }
 
 /// The name in metrics of the component that deletes `volume`. Upstream:
 /// `getProvisionerNameFromVolume`.
+///
+/// The class names an external component here. Upstream avoids the annotation, because some
+/// provisioners put another name into each volume, and each would be a label value.
 pub(super) fn name_of_deleter(volume: &PersistentVolume, known: &Store<StorageClass>) -> Sym {
     let external = || match classes::named(known, volume.class()) {
         Some(class) => {

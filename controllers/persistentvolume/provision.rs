@@ -25,6 +25,8 @@ use super::writes::{Part, WriteError};
 use crate::storage_metrics::Finished;
 
 /// Tries to save a provisioned volume or to delete its folder, and the time between two tries.
+///
+/// Upstream: `createProvisionedPVRetryCount` and `createProvisionedPVInterval`.
 const TRIES: u32 = 5;
 const BETWEEN_TRIES: Duration = Duration::from_secs(10);
 
@@ -32,21 +34,30 @@ const BETWEEN_TRIES: Duration = Duration::from_secs(10);
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ProvisionError {
     /// The annotations that name the provisioner could not be written.
+    ///
+    /// A conflict is a race with the scheduler or a user; the next sync hands the new state over.
     #[error("{0}")]
     HandOver(#[source] WriteError),
     /// The volume could not be read.
+    ///
+    /// The volume may exist already.
     #[error("{0}")]
     Read(#[source] LiveError),
     /// A plugin of this manager cannot fulfil the claim; an Event tells why.
     #[error("{0}")]
     Refused(String),
     /// The folder could not be created.
+    ///
+    /// The rest of the operation follows, as for all of these.
     #[error("{0}")]
     Folder(#[source] HostPathError),
 }
 
 impl Binder {
     /// Starts to provision a volume for `claim`, if it has a class that can.
+    ///
+    /// Upstream: `provisionClaim`. A missing class is an Event and no error: the claim is tried again
+    /// in each sync period.
     pub(super) fn provision(self: &Arc<Self>, claim: &Arc<PersistentVolumeClaim>) {
         if !self.config.provisions {
             return;
@@ -68,6 +79,7 @@ impl Binder {
             }
         };
         let key = claim.key().to_string();
+        // The name of the operation is upstream's.
         let name = format!("provision-{key}[{}]", claim.meta.uid);
         let binder = Arc::clone(self);
         let claim = Arc::clone(claim);
@@ -76,6 +88,7 @@ impl Binder {
                 Agent::External(name) => name.clone(),
                 Agent::HostPath => HOST_PATH.into(),
             };
+            // It ends with the binding of the claim, perhaps after several operations.
             binder.timers.start(&key, plugin, "provision");
             let provisioned = match &agent {
                 Agent::External(name) => binder.hand_over(&claim, name).await,
@@ -89,6 +102,9 @@ impl Binder {
     }
 
     /// Names the external provisioner on `claim`. Upstream: `provisionClaimOperationExternal`.
+    ///
+    /// External provisioners watch for the annotation. The Event repeats in each sync period, so users
+    /// see that the claim still waits.
     async fn hand_over(
         &self,
         claim: &PersistentVolumeClaim,
@@ -120,6 +136,9 @@ impl Binder {
     }
 
     /// Makes a folder of this machine the volume of `claim`. Upstream: `provisionClaimOperation`.
+    ///
+    /// The checks come before the folder, as each failure after it has to clean up. The claim names its
+    /// provisioner, as with an external one.
     async fn provision_folder(
         &self,
         claim: &Arc<PersistentVolumeClaim>,
@@ -139,6 +158,7 @@ impl Binder {
             None => Arc::clone(claim),
         };
         let name = provisioned_name(&claim);
+        // An earlier operation may have ended after this claim was read. The name follows from the UID.
         let existing = self.objects.live_volume(&name).await;
         if existing.map_err(ProvisionError::Read)?.is_some() {
             return Ok(());
@@ -150,6 +170,7 @@ impl Binder {
         }
         let started = Instant::now();
         let folder = match claim.spec.volume_mode.as_deref() {
+            // A failure of the plugin itself, which counts in its metric.
             Some("Block") => Err(HostPathError::Block),
             _ => host_path::create(&name),
         };
@@ -163,6 +184,7 @@ impl Binder {
         let folder = match folder {
             Ok(folder) => folder,
             Err(error) => {
+                // Only this failure may depend on the node. Upstream has the same reason.
                 self.choose_another_node(&claim).await;
                 let class = &class.meta.name;
                 let message =
@@ -185,6 +207,9 @@ impl Binder {
     }
 
     /// Whether this manager may make a folder for a claim of `class`.
+    ///
+    /// Upstream: the checks between the read of the volume and the provisioning. Each is also an Event,
+    /// since only a user or an administrator can change the class.
     fn check(
         &self,
         claim: &PersistentVolumeClaim,
@@ -222,6 +247,9 @@ impl Binder {
     }
 
     /// Lets the scheduler choose another node. Upstream: `rescheduleProvisioning`.
+    ///
+    /// A claim of a class without delay has no node. A failed write leaves the node, and the next
+    /// failure tries again.
     async fn choose_another_node(&self, claim: &PersistentVolumeClaim) {
         if claim.annotations.selected_node.is_none() {
             return;
@@ -234,6 +262,8 @@ impl Binder {
 
     /// Creates the volume; an existing one is fine. Tries it several times, because a folder without
     /// a volume is lost.
+    ///
+    /// Upstream: the first loop in `provisionClaimOperation`.
     async fn save(&self, volume: &Value) -> Result<(), ApiError> {
         let target = Target::collection::<PersistentVolume>("");
         let mut tries = 1;
@@ -251,6 +281,9 @@ impl Binder {
     }
 
     /// Deletes the folder of a volume that could not be saved.
+    ///
+    /// Upstream: the second loop. Storage without an object would be lost to everyone, so a person is
+    /// asked at last.
     async fn discard(&self, claim: &PersistentVolumeClaim, folder: &str, error: &ApiError) {
         let key = claim.key();
         let message = format!(
@@ -283,6 +316,9 @@ impl Binder {
 }
 
 /// The volume of a folder for `claim`.
+///
+/// Upstream: `Provision` of the plugin, and the fields that `provisionClaimOperation` adds. The volume
+/// points at its claim from the start, so no other claim takes it.
 fn host_path_volume(
     claim: &PersistentVolumeClaim,
     class: &StorageClass,
@@ -290,6 +326,7 @@ fn host_path_volume(
     folder: &str,
 ) -> Value {
     let document = Value::Object(claim.document.to_object());
+    // Upstream reads the field without a check; API servers set it.
     let policy = class.reclaim_policy.as_deref().unwrap_or("Delete");
     let modes = match &claim.spec.access_modes[..] {
         [] => json!(["ReadWriteOnce"]),
@@ -314,6 +351,7 @@ fn host_path_volume(
             "persistentVolumeReclaimPolicy": policy,
             "storageClassName": claim.class(),
         },
+        // The API server drops it at a creation; upstream sends it too.
         "status": {"phase": "Bound"},
     });
     if policy == "Delete" {

@@ -28,12 +28,16 @@ use crate::storage_metrics::Finished;
 #[derive(Debug, thiserror::Error)]
 pub(super) enum DeleteError {
     /// The claim of the volume lives: an invariant.
+    ///
+    /// It should never occur, and is counted.
     #[error("{0}")]
     Refused(#[source] ApiError),
     /// The folder could not be deleted.
     #[error("{0}")]
     Folder(#[from] HostPathError),
     /// The volume could not be read after the deletion of its folder.
+    ///
+    /// The finalizer stays, and with it the volume. The next try finds no folder, and goes on here.
     #[error("{0}")]
     Read(#[from] LiveError),
     /// The finalizer could not be removed.
@@ -46,6 +50,9 @@ pub(super) enum DeleteError {
 
 impl Binder {
     /// Follows the reclaim policy of a volume whose claim is gone.
+    ///
+    /// Upstream: `reclaimVolume`. A migrated volume is left to its external provisioner, whatever its
+    /// policy.
     pub(super) async fn reclaim(
         self: &Arc<Self>,
         volume: &Arc<PersistentVolume>,
@@ -59,11 +66,14 @@ impl Binder {
         let volume = Arc::clone(volume);
         match volume.spec.persistent_volume_reclaim_policy.as_str() {
             "Retain" => {}
+            // It never fails as an operation: a failure is the phase `Failed`, and the next sync tries
+            // again.
             "Recycle" => self.operations.start(format!("recycle-{id}"), async move {
                 binder.recycle(&volume).await;
                 Ok::<(), Infallible>(())
             }),
             "Delete" => {
+                // The time runs until the volume is gone, also if an external component deletes it.
                 let deleter = || plugins::name_of_deleter(&volume, &self.classes);
                 self.timers.start(&volume.meta.name, deleter, "delete");
                 self.operations.start(format!("delete-{id}"), async move {
@@ -84,6 +94,9 @@ impl Binder {
     }
 
     /// The volume as the API server has it, if it is still to be reclaimed.
+    ///
+    /// The operation may have waited, and an earlier one may have ended. `None` as well if another
+    /// volume has the name.
     async fn released(
         &self,
         volume: &PersistentVolume,
@@ -96,6 +109,9 @@ impl Binder {
     }
 
     /// Empties a volume and makes it available. A failure is retried by the next sync, without rest.
+    ///
+    /// Upstream: `recycleVolumeOperation`. The users are checked before the pod: an emptied volume
+    /// cannot be filled again.
     async fn recycle(&self, cached: &PersistentVolume) {
         let volume = match self.released(cached).await {
             Ok(Some(volume)) => volume,
@@ -104,6 +120,7 @@ impl Binder {
                 return tracing::debug!(volume = &*cached.meta.name, %error, "volume is not read");
             }
         };
+        // No phase changes: the pods may end soon, and the next sync looks again.
         if let Some(users) = self.users(&volume) {
             let message = format!("Volume is used by pods: {users}");
             let notice = Notice::normal("VolumeFailedRecycle", message);
@@ -111,6 +128,7 @@ impl Binder {
         }
         let name = recycler::pod_name(&volume.meta.name);
         let failure = match self.config.recycler_pod(&volume, &name) {
+            // As upstream, the volume is `Failed` now, and is tried again in each sync.
             None => "No recycler plugin found for the volume!".to_owned(),
             Some(pod) => {
                 let recycling = Recycling {
@@ -120,6 +138,7 @@ impl Binder {
                 };
                 let stop = self.operations.stopped();
                 match stop.run_until_cancelled(recycling.run(&pod)).await {
+                    // The controller stops. The pod stays, and the next leader finds it by its name.
                     None => return,
                     Some(Err(error))
                         if ApiError::within(&error).is_some_and(ApiError::is_fenced) =>
@@ -137,6 +156,7 @@ impl Binder {
         }
     }
 
+    /// If the write fails, the volume is emptied once more, which is harmless.
     async fn recycled(&self, volume: &PersistentVolume) {
         Notice::normal("VolumeRecycled", "Volume recycled").record(&self.recorder, volume);
         if let Err(error) = self.unbind(volume).await {
@@ -146,6 +166,8 @@ impl Binder {
 
     /// The pods that still use the claim of `volume`, unless there is a new claim of that name: its
     /// pods use another volume.
+    ///
+    /// Upstream: `isVolumeUsed`, and the check of the claim's name in `recycleVolumeOperation`.
     fn users(&self, volume: &PersistentVolume) -> Option<String> {
         let claim = claim_of(volume)?;
         if self.objects.caches.claims().get(&claim).is_some() {
@@ -160,11 +182,16 @@ impl Binder {
     }
 
     /// Deletes a volume that no external component deletes.
+    ///
+    /// Upstream: `deleteVolumeOperation`. The order: no external component deletes the volume, a live
+    /// read shows it released, the invariant holds, the lease holds. Then the folder goes, the
+    /// finalizer, and last the object.
     async fn delete(&self, cached: &Arc<PersistentVolume>) -> Result<(), DeleteError> {
         let failed = |error: String| Notice::warning("VolumeFailedDelete", error);
         match plugins::is_deleted_here(cached) {
             Ok(true) => {}
             Ok(false) => return Ok(()),
+            // No plugin at all: the phase `Failed` tells the administrator.
             Err(error) => {
                 let notice = failed(error.to_string());
                 return self.fail(cached, notice).await.map_err(DeleteError::Phase);
@@ -187,6 +214,7 @@ impl Binder {
         if !self.objects.client.may_write() {
             return Ok(());
         }
+        // The phase is visible, and the operation rests before the next try.
         if let Err(error) = self.delete_folder(&volume).await {
             let notice = failed(error.to_string());
             self.fail(cached, notice)
@@ -196,6 +224,8 @@ impl Binder {
         }
         let options = Delete::exactly(&volume.meta);
         match self.objects.client.delete(target, &options).await {
+            // The storage is gone, so the next sync finds nothing to delete but the object. It is no
+            // failure.
             Err(error) if !ApiError::is_object_not_found(&error) => {
                 tracing::debug!(volume = &*volume.meta.name, %error, "volume is not deleted yet");
             }
@@ -205,6 +235,8 @@ impl Binder {
     }
 
     /// Deletes the folder of `volume`, then its finalizer. Upstream: `doDeleteVolume`.
+    ///
+    /// The finalizer goes after the storage: an object without it could vanish before its data.
     async fn delete_folder(&self, volume: &PersistentVolume) -> Result<(), DeleteError> {
         let source = volume.spec.host_path.as_ref();
         let name = || HostPathError::Source(volume.meta.name.to_string());
@@ -219,6 +251,7 @@ impl Binder {
             took: started.elapsed(),
         });
         deleted?;
+        // The deletion may have taken long, and the version for the PUT has to be the present one.
         let live = self.objects.live_volume(&volume.meta.name).await?;
         let Some(volume) = live.filter(|live| live.meta.uid == volume.meta.uid) else {
             return Ok(());

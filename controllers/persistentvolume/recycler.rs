@@ -1,6 +1,9 @@
 //! A pod that empties a volume.
 //!
 //! Upstream: `pkg/volume/util/recyclerclient`.
+//!
+//! The phase of the pod is the result. Its Events are repeated on the volume, since a user of the
+//! volume may have no right to see the pod's namespace.
 
 use futures::StreamExt;
 use futures::stream;
@@ -19,6 +22,8 @@ pub(super) enum RecycleError {
     #[error("{0}")]
     Watch(#[source] ApiError),
     /// A pod of an earlier try existed; it is deleted.
+    ///
+    /// Upstream fails as well. The next try creates a fresh pod.
     #[error("old recycler pod found, will retry later")]
     OldPod,
     /// A pod of an earlier try could not be deleted.
@@ -35,6 +40,8 @@ pub(super) enum RecycleError {
     #[error("failed to recycle volume: {0}")]
     Failed(String),
     /// The pod succeeded and could not be deleted.
+    ///
+    /// The next try would find it as an old pod, so the volume is not available yet.
     #[error("failed to delete recycler pod: {0}")]
     Delete(#[source] ApiError),
 }
@@ -68,6 +75,9 @@ enum Change {
 
 impl Recycling<'_> {
     /// Runs `pod` until it ends, and deletes it.
+    ///
+    /// Upstream: `internalRecycleVolumeByWatchingPodUntilCompletion`. The pod is deleted whatever its
+    /// end.
     pub(super) async fn run(&self, pod: &Value) -> Result<(), RecycleError> {
         let text = |member: &str| pod["metadata"][member].as_str().unwrap_or_default();
         let namespace = text("namespace");
@@ -83,6 +93,7 @@ impl Recycling<'_> {
         let event_frames = self.watch(events, &about_pod).await?;
         let target = Target::named::<Pod>(namespace, name);
         let created = match self.client.create(pods, pod).await {
+            // Its result is unknown: it may have emptied an earlier volume of this name.
             Err(error) if error.is_already_exists() => {
                 return Err(self.delete_old(target).await);
             }
@@ -90,6 +101,7 @@ impl Recycling<'_> {
         };
         let changes = stream::select(pod_frames.map(Change::Pod), event_frames.map(Change::Event));
         let ended = self.follow(name, changes).await;
+        // By UID, so that the pod of the next try stays.
         let deleted = match Identity::decode(&created) {
             Ok(pod) => self.client.delete(target, &Delete::uid(&pod.uid)).await,
             Err(_) => self.client.delete(target, &json!({})).await,
@@ -131,6 +143,8 @@ impl Recycling<'_> {
     }
 
     /// Waits for the end of the pod `name`. Its Events are repeated on the volume.
+    ///
+    /// Upstream: `waitForPod`. The time limit of the pod bounds the wait.
     async fn follow(
         &self,
         name: &str,
@@ -152,6 +166,8 @@ impl Recycling<'_> {
     }
 
     /// Records an Event of the pod about the volume.
+    ///
+    /// Upstream: `newRecyclerEventRecorder`.
     fn repeat(&self, event: &Value) {
         let kind = match event["type"].as_str() {
             Some("Warning") => EventType::Warning,
@@ -165,6 +181,8 @@ impl Recycling<'_> {
 }
 
 /// The end of the pod, if this event of its watch shows it.
+///
+/// `None` while it is pending or running. An `ERROR` frame ends the watch.
 fn end_of(kind: &str, pod: &Value) -> Option<Result<(), String>> {
     match kind {
         "DELETED" => Some(Err("recycler pod was deleted".to_owned())),

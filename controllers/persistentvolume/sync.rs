@@ -34,6 +34,7 @@ use crate::storage_metrics::StorageMetrics;
 /// The state that syncs and operations share.
 pub(super) struct Binder {
     pub(super) objects: Objects,
+    /// The caches of the informers. `objects` also knows the answers to own writes.
     pub(super) stored_claims: Store<PersistentVolumeClaim>,
     pub(super) stored_volumes: Store<PersistentVolume>,
     pub(super) classes: Store<StorageClass>,
@@ -48,6 +49,8 @@ pub(super) struct Binder {
     pub(super) metrics: BinderMetrics,
     pub(super) storage_metrics: StorageMetrics,
     /// Held during each sync.
+    ///
+    /// Operations do not hold it: they take long, and write with resource versions.
     pub(super) turn: Mutex<()>,
     pub(super) current: CurrentCheck,
 }
@@ -69,6 +72,7 @@ impl Syncer for Claims {
 
     fn retry(&self, error: &SyncError, _failures: u32) -> Retry {
         match error {
+            // The cache catches up soon, and no back-off should follow a change of leader.
             SyncError::Check(Unconfirmed::Stale) => Retry::After(RECHECK),
             _ => Retry::after_request(ApiError::within(error)),
         }
@@ -87,6 +91,8 @@ impl Syncer for Volumes {
 
 impl Binder {
     /// Enqueues everything. This retries Pending claims and failed operations, and repeats Events.
+    ///
+    /// Upstream: `resync`, every `--pvclaimbinder-sync-period`.
     pub(super) fn resync(&self) {
         for claim in self.stored_claims.list() {
             self.claim_queue.add(claim.key());
@@ -97,11 +103,13 @@ impl Binder {
         self.operations.forget_abandoned();
     }
 
+    /// Upstream: `syncClaimByKey`, `updateClaim` and `syncClaim`.
     async fn sync_claim(self: &Arc<Self>, key: &ObjectKey) -> Result<(), SyncError> {
         let Some(claim) = self.stored_claims.get(key) else {
             self.claim_deleted(key);
             return Ok(());
         };
+        // The answer to an own write is newer than this event. Its own event follows.
         if !self.objects.caches.claims().store(&claim) {
             return Ok(());
         }
@@ -113,11 +121,14 @@ impl Binder {
             None => claim,
         };
         let users = || self.pods.using(key);
+        // The lock ends with the decision. A volume that changes meanwhile has another version, and the
+        // write of this one fails.
         let step = {
             let volumes = self.objects.caches.volumes();
             claim::step(&claim, &volumes, &self.classes, users)?
         };
         let step = match step {
+            // All other steps are repaired by a later sync; only this one frightens users.
             claim::Step::Lose(_) => self.confirmed_loss(&claim, step).await?,
             step => step,
         };
@@ -127,6 +138,7 @@ impl Binder {
                 let bound = self.bind(&volume, &claim).await;
                 let key = key.to_string();
                 match &bound {
+                    // The volume may have been provisioned for the claim. Otherwise, no time runs.
                     Ok(()) => self.timers.finished(&key),
                     // Nothing was tried.
                     Err(SyncError::Check(Unconfirmed::Stale)) => {}
@@ -140,6 +152,7 @@ impl Binder {
                 self.provision(&claim);
                 Ok(())
             }
+            // The Event repeats in each sync period, as upstream, so that it outlives its time to live.
             claim::Step::Wait(notice) => {
                 if let Some(notice) = notice {
                     notice.record(&self.recorder, &*claim);
@@ -157,6 +170,7 @@ impl Binder {
         }
     }
 
+    /// Upstream: `deleteClaim`.
     fn claim_deleted(&self, key: &ObjectKey) {
         let Some(claim) = self.objects.caches.claims().remove(key) else {
             return;
@@ -170,6 +184,9 @@ impl Binder {
     }
 
     /// Points both objects at each other, the volume first, and sets both phases.
+    ///
+    /// Upstream: `bind`. After a failure, the next sync continues with the writes that are missing:
+    /// each of the four says so itself.
     async fn bind(
         &self,
         volume: &Arc<PersistentVolume>,
@@ -179,6 +196,7 @@ impl Binder {
         let mut claim = Arc::clone(claim);
         if let Some(body) = edits::volume_of(&volume, &claim) {
             let client = &self.objects.client;
+            // The claim's version is in no write of the volume, so only a read can confirm the claim.
             self.current.confirm_claim(client, &claim).await?;
             volume = self.objects.put_volume(&volume, Part::Main, &body).await?;
         }
@@ -192,6 +210,7 @@ impl Binder {
         Ok(())
     }
 
+    /// Gives the claim the default class.
     async fn classify(&self, claim: &PersistentVolumeClaim, class: &str) -> Result<(), SyncError> {
         let body = edits::classified(claim, class);
         let classified = self.objects.put_claim(claim, Part::Main, &body).await;
@@ -213,12 +232,14 @@ impl Binder {
         step: claim::Step,
     ) -> Result<claim::Step, SyncError> {
         let volume = &claim.spec.volume_name;
+        // A loss was confirmed before. An impossible name needs no read.
         if claim.status.phase == "Lost" || !is_path_name(volume) {
             return Ok(step);
         }
         Ok(claim::bound(claim, self.objects.live_volume(volume).await?))
     }
 
+    /// Upstream: `updateClaimStatusWithEvent`. The Event follows the write, and does not repeat.
     async fn lose(&self, claim: &PersistentVolumeClaim, notice: Notice) -> Result<(), SyncError> {
         if claim.status.phase == "Lost" {
             return Ok(());
@@ -230,6 +251,7 @@ impl Binder {
         Ok(())
     }
 
+    /// Upstream: `syncVolumeByKey`, `updateVolume` and `syncVolume`.
     async fn sync_volume(self: &Arc<Self>, key: &ObjectKey) -> Result<(), SyncError> {
         let Some(volume) = self.stored_volumes.get(key) else {
             self.volume_deleted(key);
@@ -245,6 +267,7 @@ impl Binder {
             }
             None => volume,
         };
+        // Also a reserved volume is available; the sync of its claim binds it.
         if !volume::is_bound(&volume) {
             self.enter(&volume, "Available", "").await?;
             return Ok(());
@@ -256,11 +279,13 @@ impl Binder {
             }
             volume::Step::Reclaim => {
                 let released = match volume::is_released(&volume) {
+                    // The phase `Failed` stays visible while the reclaim is tried again, as upstream.
                     true => volume,
                     false => self.enter(&volume, "Released", "").await?,
                 };
                 self.reclaim(&released).await?;
             }
+            // An external provisioner only creates the volume; its event thus binds the claim at once.
             volume::Step::WakeClaim(claim) => self.claim_queue.add(claim),
             volume::Step::Mismatch {
                 volume: about_volume,
@@ -276,6 +301,7 @@ impl Binder {
         Ok(())
     }
 
+    /// Upstream: `deleteVolume`.
     fn volume_deleted(&self, key: &ObjectKey) {
         let Some(volume) = self.objects.caches.volumes().remove(key) else {
             return;
@@ -291,11 +317,15 @@ impl Binder {
     ///
     /// The API server confirms that it is gone, unless the volume was released before: a volume
     /// of a living claim must never be reclaimed.
+    ///
+    /// Upstream: the middle of `syncVolume`. Its second look is at the informer's cache, and its third
+    /// at the API server. A claim with another UID counts as gone after a live read.
     async fn bound_claim(
         &self,
         volume: &PersistentVolume,
     ) -> Result<Option<Arc<PersistentVolumeClaim>>, SyncError> {
         let bound = volume.spec.claim_ref.as_ref();
+        // The caller has checked both.
         let (Some(key), Some(uid)) = (claim_of(volume), bound.and_then(VolumeClaimRef::uid)) else {
             return Ok(None);
         };
@@ -308,6 +338,7 @@ impl Binder {
         match known {
             Some(claim) if is_same(&claim) => Ok(Some(claim)),
             None if volume::is_released(volume) => Ok(None),
+            // Such a path would ask for another object.
             _ if !is_path_name(&key.name) || !is_path_name(&key.namespace) => {
                 Err(SyncError::ClaimName(key.to_string()))
             }
@@ -316,6 +347,8 @@ impl Binder {
     }
 
     /// Sets the phase of `volume`, and returns the volume as stored.
+    ///
+    /// Upstream: `updateVolumePhase`. No write if the volume is in the phase already.
     pub(super) async fn enter(
         &self,
         volume: &Arc<PersistentVolume>,
@@ -329,6 +362,8 @@ impl Binder {
     }
 
     /// Sets the phase `Failed`, with the Event if the volume was in another phase.
+    ///
+    /// Upstream: `updateVolumePhaseWithEvent`. A volume that fails again keeps its first message.
     pub(super) async fn fail(
         &self,
         volume: &Arc<PersistentVolume>,
@@ -343,6 +378,8 @@ impl Binder {
     }
 
     /// Takes the claim from `volume`, which becomes available.
+    ///
+    /// Upstream: `unbindVolume`.
     pub(super) async fn unbind(&self, volume: &PersistentVolume) -> Result<(), WriteError> {
         let body = edits::unbound(volume);
         let volume = self.objects.put_volume(volume, Part::Main, &body).await?;

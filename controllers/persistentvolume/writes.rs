@@ -1,4 +1,7 @@
-//! The controller's reads and writes of claims and volumes. Each answer becomes a known state.
+//! The controller's reads and writes of claims and volumes. Each answer to a write becomes a known
+//! state.
+//!
+//! Upstream: `storeVolumeUpdate` and `storeClaimUpdate` after each write.
 
 use std::sync::Arc;
 
@@ -10,6 +13,8 @@ use super::body::Body;
 use super::known::Caches;
 
 /// A write failed.
+///
+/// After a lost answer, the next sync finds the new state by its event.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum WriteError {
     /// The API server refused the request, or did not answer.
@@ -24,6 +29,9 @@ pub(super) enum WriteError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Part {
     /// Everything but the status.
+    ///
+    /// A write of this part drops changes of the status, and the other way round, so a binding needs
+    /// four writes.
     Main,
     /// The status.
     Status,
@@ -65,6 +73,7 @@ impl Objects {
         Ok(stored)
     }
 
+    /// The body carries UID and resource version, so it replaces only the state that was read.
     async fn put<T: Object>(
         &self,
         object: &T,
@@ -82,6 +91,8 @@ impl Objects {
     }
 
     /// The claim with this key, as the API server has it.
+    ///
+    /// The answer does not become a known state.
     pub(super) async fn live_claim(
         &self,
         key: &ObjectKey,

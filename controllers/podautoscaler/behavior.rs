@@ -8,6 +8,8 @@
 //!
 //! Percentages are computed in `f64`, and their rounding decides: 100 replicas plus 10 % are 111.
 //!
+//! The API server fills in absent policies and windows, so both directions normally have policies.
+//!
 //! Upstream: `normalizeDesiredReplicasWithBehaviors` in `horizontal.go`.
 
 use std::time::Duration;
@@ -18,6 +20,7 @@ use steersman_objects::{AutoscalerBehavior, ScalingPolicy, ScalingRules};
 use super::history::{History, Timed, before, record, seconds};
 use super::limits::{Normalized, Reason, Sizes};
 
+/// Stabilization precedes the rate, since a rate limits the size that is to be written.
 /// The next size. Records the proposal. `window` is the window for scaling down if the rules have
 /// none; whole seconds of it count.
 pub(super) fn normalize(
@@ -28,12 +31,14 @@ pub(super) fn normalize(
     now: Timestamp,
 ) -> Normalized {
     let of = |rules: &ScalingRules| rules.stabilization_window_seconds.map(seconds);
+    // Growth has no default window: the API server's default is 0 s, and the flag concerns shrinking only.
     let up = of(&behavior.scale_up).unwrap_or_default();
     let down = of(&behavior.scale_down).unwrap_or(Duration::from_secs(window.as_secs()));
     let cutoffs = (before(now, up), before(now, down));
     let stabilized = stabilize(&mut history.recommendations, sizes, cutoffs, now);
     let able = if stabilized == sizes.proposed {
         Reason::READY
+    // Upstream compares the proposal, and not the stabilized size, with the current one.
     } else if sizes.proposed >= sizes.current {
         Reason::UP_STABILIZED
     } else {
@@ -46,6 +51,8 @@ pub(super) fn normalize(
     )
 }
 
+/// Within each window the most cautious recommendation counts: growth waits until the whole window asks for
+/// it, and so does shrinking.
 /// The current size, between the lowest recommendation of the window for scaling up and the highest
 /// one of the window for scaling down. `cutoffs` are the starts of these windows.
 pub(super) fn stabilize(
@@ -55,6 +62,8 @@ pub(super) fn stabilize(
     now: Timestamp,
 ) -> i32 {
     let since = |cutoff: Timestamp| {
+        // Recommendations from exactly the start of the window are out, unlike in `limits::stabilize`. So is
+        // upstream's.
         let recent = recommendations.iter().filter(move |old| old.at > cutoff);
         recent.map(|old| old.replicas)
     };
@@ -64,10 +73,14 @@ pub(super) fn stabilize(
         replicas: sizes.proposed,
         at: now,
     };
+    // An entry is outdated only if both windows have passed it.
     record(recommendations, new, |old| old.at < up && old.at < down);
+    // The order decides if the bounds cross: the highest recommendation then has the last word, as upstream.
     sizes.current.max(lowest).min(highest)
 }
 
+/// Upstream: `convertDesiredReplicasWithBehaviorRate`. Growth ignores `min`, and shrinking ignores `max`:
+/// `Reconciler::path` has handled sizes beyond the other limit.
 /// The size `wanted` within the rates of the rules, and the limit that applies. A size without
 /// change has no limit.
 pub(super) fn limit(
@@ -81,6 +94,8 @@ pub(super) fn limit(
         current, min, max, ..
     } = sizes;
     if wanted > current {
+        // A rate below the current size means that the period is used up. It stops growth, and never shrinks
+        // the target.
         let rate = up_limit(current, history, &behavior.scale_up, now).max(current);
         let (most, reason) = if max > rate {
             (rate, Reason::UP_LIMIT)
@@ -91,6 +106,7 @@ pub(super) fn limit(
             return (most, reason);
         }
     } else if wanted < current {
+        // Likewise, a rate above the current size never enlarges the target.
         let rate = down_limit(current, history, &behavior.scale_down, now).min(current);
         let (least, reason) = if min < rate {
             (rate, Reason::DOWN_LIMIT)
@@ -104,27 +120,35 @@ pub(super) fn limit(
     (wanted, Reason::WITHIN_RANGE)
 }
 
+/// Upstream: `calculateScaleUpLimitWithScalingRules`. "Max", the default, takes the policy with the largest
+/// change, and "Min" that with the smallest.
 /// The largest size that the policies allow.
 fn up_limit(current: i32, history: &History, rules: &ScalingRules, now: Timestamp) -> i32 {
     let limits = rules.policies.iter().map(|policy| {
         let start = at_start(current, history, policy, now);
         match policy.kind.as_str() {
+            // Rounded up, so that a small percentage of a small target adds at least one pod.
             "Percent" => percent(start, 1.0 + f64::from(policy.value) / 100.0).ceil() as i32,
             _ => start.saturating_add(policy.value),
         }
     });
     match rules.select_policy.as_str() {
+        // The current size as the limit allows no change at all.
         "Disabled" => current,
+        // The bounds of an empty list of policies are upstream's `MaxInt32` and `MinInt32`.
         "Min" => limits.min().unwrap_or(i32::MAX),
         _ => limits.max().unwrap_or(i32::MIN),
     }
 }
 
+/// Upstream: `calculateScaleDownLimitWithBehaviors`. "Min" means the smallest change, which is the largest
+/// size.
 /// The smallest size that the policies allow.
 fn down_limit(current: i32, history: &History, rules: &ScalingRules, now: Timestamp) -> i32 {
     let limits = rules.policies.iter().map(|policy| {
         let start = at_start(current, history, policy, now);
         match policy.kind.as_str() {
+            // Cut off, so that a small percentage removes at least one pod.
             "Percent" => percent(start, 1.0 - f64::from(policy.value) / 100.0) as i32,
             _ => start.saturating_sub(policy.value),
         }
@@ -136,10 +160,14 @@ fn down_limit(current: i32, history: &History, rules: &ScalingRules, now: Timest
     }
 }
 
+/// The factor is computed first, as upstream: the order of the operations decides the last bit, and so the
+/// rounding.
 fn percent(start: i32, factor: f64) -> f64 {
     f64::from(start) * factor
 }
 
+/// Changes by users or other controllers are unknown here, so the result may never have been the size.
+/// Upstream: `getReplicasChangePerPeriod`.
 /// The size at the start of the period that ends now.
 fn at_start(current: i32, history: &History, policy: &ScalingPolicy, now: Timestamp) -> i32 {
     let cutoff = before(now, seconds(policy.period_seconds));

@@ -1,3 +1,5 @@
+//! Users see them in Events and in conditions, and alerts match them; so a change of a word is a change of
+//! behaviour. The source of each error has its category for the log.
 //! The failures of a sync. Their texts are upstream's.
 
 use std::error::Error;
@@ -11,14 +13,20 @@ use steersman_objects::DecodeError;
 use super::evaluate::MetricError;
 use super::rescale::TargetError;
 
+/// Each variant ends the sync, and the next one follows after one period. Only `Metrics` and
+/// `Status` can come after a write of the size.
 /// The operation of a sync that failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SyncError {
+    /// The only variant with the label `error="spec"` in the metrics: upstream wraps `errSpec` here and for
+    /// unknown metric types.
     /// `apiVersion` of the target is malformed.
     #[error("invalid API version in scale target reference: {0}")]
     ApiVersion(#[source] TargetError),
+    /// A CRD that comes later mends it, so it counts as internal.
     /// The kind of the target is not served.
     #[error("unable to determine resource for scale target reference: {0}")]
+    /// The target may be missing, or its kind may lack the subresource.
     Kind(#[source] TargetError),
     /// The size of the target could not be read.
     #[error("failed to query scale subresource for {reference}: {source}")]
@@ -29,6 +37,7 @@ pub(super) enum SyncError {
         #[source]
         source: TargetError,
     },
+    /// The size stays, and the status has the reason in `ScalingActive`.
     /// The metrics propose no size.
     #[error(
         "failed to compute desired number of replicas based on listed metrics for {reference}: {source}"
@@ -40,9 +49,11 @@ pub(super) enum SyncError {
         #[source]
         source: ComputeError,
     },
+    /// As in upstream's `computeReplicasForMetrics`, the others may only enlarge the target.
     /// Some metrics could not be used; the others decided.
     #[error("{0}")]
     Metrics(#[source] InvalidMetrics),
+    /// `AbleToScale` is `False` until a later sync writes the size.
     /// The size of the target could not be written.
     #[error("failed to rescale {reference}: {source}")]
     Rescale {
@@ -52,6 +63,7 @@ pub(super) enum SyncError {
         #[source]
         source: ApiError,
     },
+    /// The size may have been written already. The next sync finds it, and needs no second write.
     /// The status could not be written.
     #[error("failed to update status for {name}: {source}")]
     Status {
@@ -66,14 +78,18 @@ pub(super) enum SyncError {
     Answer(#[source] DecodeError),
 }
 
+/// Upstream: the errors of `computeReplicasForMetrics` and `validateAndParseSelector`.
 /// The metrics propose no size.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ComputeError {
+    /// An empty selector matches each pod of the namespace, so upstream refuses it.
     /// The target has no selector.
     #[error("selector is required")]
     NoSelector(#[source] Decision),
     /// Several autoscalers select the pods of the target.
     #[error("pods by selector {selector} are controlled by {relation} [{autoscalers}]{end}")]
+    // Up to 1.36 the error names all autoscalers, and later releases name two. The parts around the names
+    // differ, too.
     Ambiguous {
         /// The words before the autoscalers.
         relation: &'static str,
@@ -87,12 +103,14 @@ pub(super) enum ComputeError {
         #[source]
         decision: Decision,
     },
+    /// All metrics failed, or some failed and the others propose a smaller size.
     /// Too many metrics could not be used.
     #[error("{0}")]
     Metrics(#[from] InvalidMetrics),
 }
 
-/// The decision to leave pods without a selector of their own alone.
+/// The decision to leave pods without a selector of their own alone. A decision is the source of an error
+/// without a failed request, so that the log has a category.
 const SELECTOR: Decision = Decision("selector_unusable");
 /// The decision to leave a target without a metric alone.
 static NO_METRIC: Decision = Decision("metrics_missing");
@@ -113,6 +131,7 @@ impl ComputeError {
         Self::NoSelector(SELECTOR)
     }
 
+    /// Up to 1.36, `are_examples` is false.
     /// The error for `autoscalers`, which all select pods under `selector`, and which are two of many if
     /// `are_examples`.
     pub(super) fn ambiguous(selector: String, autoscalers: String, are_examples: bool) -> Self {
@@ -146,6 +165,8 @@ impl Error for InvalidMetrics {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match &self.first {
             Some(first) => Some(&**first),
+            // An autoscaler always has a metric after the API server's defaults. An empty list needs a client
+            // that bypasses them.
             None => Some(&NO_METRIC),
         }
     }

@@ -2,6 +2,8 @@
 //!
 //! metric -> metrics API, cached pods -> `replicas.rs` -> [`Evaluated`] or [`MetricError`]
 //!
+//! A failure of one metric is no failure of the sync. `sync.rs` decides with the metrics that remain.
+//!
 //! Upstream: `computeReplicasForMetric` and the functions that it calls in `horizontal.go`. Its texts
 //! are reproduced with their oddities, since users and alerts read them.
 
@@ -26,12 +28,15 @@ use super::problem::CalculationError;
 use super::replicas::{Proposal, Tolerances, by_ratio, by_share, by_utilization, by_value};
 use super::status;
 
+/// Upstream records the inner error in the Event and the condition, and returns it with a prefix. So `cause`
+/// alone is the text for users, and `Display` the text of the log.
 /// A metric that cannot be used. `Display` is the error of the sync.
 #[derive(Debug, thiserror::Error)]
 #[error("{prefix}{cause}")]
 pub(super) struct MetricError {
     /// Reason of the Event and of the condition `ScalingActive`.
     pub(super) reason: &'static str,
+    /// Words of upstream's callers, which differ between the types of metrics.
     prefix: String,
     /// The text of the Event and of the condition.
     #[source]
@@ -39,6 +44,8 @@ pub(super) struct MetricError {
 }
 
 impl MetricError {
+    /// Upstream wraps `errSpec` for an unknown type only. A missing target counts as internal, although the
+    /// spec is at fault there as well.
     /// Whether the spec of the autoscaler is at fault.
     pub(super) fn is_of_spec(&self) -> bool {
         matches!(self.cause, Cause::UnknownType(_))
@@ -48,6 +55,7 @@ impl MetricError {
 /// The cause of a [`MetricError`].
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Cause {
+    /// Both types of resource metrics have these words, a container's too.
     /// The use of a resource is unknown.
     #[error("failed to get {resource} {measure}: {source}")]
     Resource {
@@ -56,20 +64,25 @@ pub(super) enum Cause {
         #[source]
         source: ValueError,
     },
+    /// For metrics of pods, of objects, and external ones.
     /// The value of another metric is unknown.
     #[error("{0}")]
     Value(#[from] ValueError),
+    /// The API server validates it as well, so this needs an object from before that validation.
     /// The selector of the metric is invalid.
     #[error("{0}")]
     Selector(#[from] SelectorError),
+    /// Neither of the fields that the type of the target needs is set.
     /// The metric has no target.
     #[error("{0}")]
     NoTarget(&'static str),
+    /// A newer API server may have a type that this release lacks.
     /// The metric has an unknown type.
     #[error("unknown metric source type {0:?}")]
     UnknownType(String),
 }
 
+/// The texts contain the words of the API server that answers for the metrics API.
 /// The value of a metric is unknown, or no size follows from it.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ValueError {
@@ -124,6 +137,7 @@ pub(super) struct Evaluated {
     pub(super) status: Value,
 }
 
+/// They live as long as the controller; all else about one evaluation is in [`Subject`].
 /// The parts that every evaluation needs.
 pub(super) struct Sources {
     pub(super) api: MetricsApi,
@@ -131,13 +145,16 @@ pub(super) struct Sources {
     pub(super) pods: PodsByLabel,
 }
 
+/// It is a snapshot of one sync, so all metrics of an autoscaler are compared with the same sizes and pods.
 /// The target of an autoscaler, for the evaluation of its metrics.
 pub(super) struct Subject<'a> {
     pub(super) sources: &'a Sources,
     pub(super) config: &'a Config,
     pub(super) hpa: &'a HorizontalPodAutoscaler,
+    /// `spec.replicas` of the scale. It is the size that metrics within the tolerance keep.
     /// Wanted size of the target.
     pub(super) current: i32,
+    /// `status.replicas` of the scale. It includes pods of a surge, and may lag behind `spec.replicas`.
     /// Observed size of the target.
     pub(super) observed: i32,
     /// Selector of the target's pods.
@@ -146,6 +163,8 @@ pub(super) struct Subject<'a> {
 }
 
 impl Subject<'_> {
+    /// Promises the same order of checks as upstream, so that of several faults the same one is reported. The
+    /// order of arms has no effect, since each needs its own `kind`.
     /// Evaluates one metric.
     pub(super) async fn evaluate(&self, metric: &MetricSpec) -> Result<Evaluated, MetricError> {
         let failed = |reason, prefix: String| {
@@ -155,6 +174,8 @@ impl Subject<'_> {
                 cause,
             }
         };
+        // A type without its field has no arm of its own and is unknown. Upstream would panic; validation
+        // excludes it.
         match metric {
             MetricSpec {
                 kind,
@@ -200,6 +221,8 @@ impl Subject<'_> {
             } if kind == "Object" => {
                 let mut prefix = "failed to get object metric value: ".to_owned();
                 let found = self.object_metric(source).await;
+                // Upstream adds its inner prefix to a failed read or calculation, and not to a failed
+                // selector.
                 let is_value = |error: &Cause| matches!(error, Cause::Value(_));
                 if source.target.kind == "AverageValue" && found.as_ref().is_err_and(is_value) {
                     prefix = format!(
@@ -215,6 +238,7 @@ impl Subject<'_> {
                 ..
             } if kind == "External" => {
                 let name = &source.metric.name;
+                // Upstream's two branches have the same words in another order.
                 let step = match source.target {
                     MetricTarget {
                         average_value: parsed,
@@ -240,12 +264,15 @@ impl Subject<'_> {
         &self.hpa.meta.namespace
     }
 
+    /// Reads the cache, which may lag behind the metrics API by a moment: a new pod may have a
+    /// sample and be missing here.
     /// The selected pods, sorted by name.
     fn selected(&self) -> Vec<Arc<Pod>> {
         let pods = &self.sources.pods;
         pods.matching(self.namespace(), self.selector)
     }
 
+    /// `resource` is empty for all metrics but those of resources; then readiness plays no part.
     fn groups(
         &self,
         pods: &[Arc<Pod>],
@@ -255,6 +282,7 @@ impl Subject<'_> {
         Groups::of(pods, samples, resource, self.config.readiness, self.now)
     }
 
+    /// Upstream: `tolerancesForHpa`. Each direction has its own, and the flag is the default of both.
     fn tolerances(&self) -> Tolerances {
         let common = self.config.tolerance;
         let behavior = self.hpa.spec.behavior.as_ref();
@@ -266,6 +294,8 @@ impl Subject<'_> {
         }
     }
 
+    /// Upstream: `computeStatusForResourceMetricGeneric`. A target value per pod has precedence over a
+    /// utilization, although validation admits one of them only.
     /// A resource of pods, or of one container. The entry of the status is only the current value.
     async fn resource(
         &self,
@@ -274,6 +304,7 @@ impl Subject<'_> {
         target: &MetricTarget,
         kind: &str,
     ) -> Result<Evaluated, Cause> {
+        // Both types of resource metrics share this text; upstream has no other for containers.
         const NO_TARGET: &str = "invalid resource metric source: neither an average utilization target nor an average value (usage) target was set";
         let wants_value = target.average_value.0.is_some();
         if !wants_value && target.average_utilization.is_none() {
@@ -285,6 +316,7 @@ impl Subject<'_> {
             measure: if wants_value { "usage" } else { "utilization" },
             source,
         })?;
+        // For a value, upstream omits the word "container", also for the metric of a container.
         let name = if wants_value {
             format!("{resource} resource")
         } else {
@@ -297,6 +329,7 @@ impl Subject<'_> {
         })
     }
 
+    /// The API comes before the pods, as upstream: with both at fault, the API's error is reported.
     /// The proposed size for the use of a resource, and its current value.
     async fn resource_use(
         &self,
@@ -322,14 +355,18 @@ impl Subject<'_> {
             let found = by_value(current, target, tolerances, &groups, samples)?;
             return Ok((found.replicas, status::of_resource(resource, found.value)));
         }
+        // The check above has excluded an absent target.
         let percent = target.average_utilization.unwrap_or_default();
         let has_pod_level = self.config.has_pod_level_resources;
+        // Requests are read only after samples are found, as upstream: a missing request is reported last.
         let requests = || requests(&pods, container, resource, has_pod_level);
         let found = by_utilization(current, percent, tolerances, &groups, samples, requests)?;
         let value = status::of_utilization(resource, found.value);
         Ok((found.replicas, value))
     }
 
+    /// Upstream: `computeStatusForPodsMetric`. The condition `Ready` of pods plays no part, since the resource
+    /// is empty.
     async fn pods_metric(&self, source: &PodsMetric) -> Result<Evaluated, Cause> {
         let PodsMetric { metric, target } = source;
         let selector = self.selector.to_string();
@@ -353,6 +390,8 @@ impl Subject<'_> {
         })
     }
 
+    /// Upstream: `computeStatusForObjectMetric`. The type of the target decides here, whereas external
+    /// metrics look at the fields alone.
     async fn object_metric(&self, source: &ObjectMetric) -> Result<Evaluated, Cause> {
         const NO_TARGET: &str = "invalid object metric source: neither a value target nor an average value target was set";
         let ObjectMetric {
@@ -379,6 +418,7 @@ impl Subject<'_> {
                 name: object.name.clone(),
                 source: source.into(),
             })?;
+        // The pods of the target are read only if the ratio leaves the tolerance.
         let (found, field) = self.sized(usage, target, is_share)?;
         let name = if is_share {
             // Upstream names it like an external metric.
@@ -393,6 +433,8 @@ impl Subject<'_> {
         })
     }
 
+    /// Upstream: `computeStatusForExternalMetric`. A value per pod has precedence over a value of the whole
+    /// target.
     async fn external_metric(&self, source: &ExternalMetric) -> Result<Evaluated, Cause> {
         const NO_TARGET: &str = "invalid external metric source: neither a value target nor an average value target was set";
         let ExternalMetric { metric, target } = source;
@@ -401,6 +443,7 @@ impl Subject<'_> {
             (None, Some(value)) => (value.milli_value(), false),
             (None, None) => return Err(Cause::NoTarget(NO_TARGET)),
         };
+        // The target is checked before the selector: upstream parses the selector in its calculator.
         let of_metric = metric.query()?;
         let api = &self.sources.api;
         let values = api
@@ -415,6 +458,8 @@ impl Subject<'_> {
         let usage = if is_share {
             shared_usage(&values)
         } else {
+            // Upstream caps positive overflows in `GetExternalMetricReplicas`; a negative sum stays negative,
+            // unlike below.
             values.into_iter().fold(0, i64::saturating_add)
         };
         let (found, field) = self.sized(usage, target, is_share)?;
@@ -425,6 +470,8 @@ impl Subject<'_> {
         })
     }
 
+    /// `is_share` is true for a target per pod: all pods share the value, so their number is the observed
+    /// size.
     /// The proposal for one value, and the field of the status that shows the value.
     fn sized(
         &self,
@@ -446,10 +493,12 @@ impl Subject<'_> {
 /// The sum of the values of a metric that all pods share. As in upstream's
 /// `GetExternalPerPodMetricReplicas`, a negative sum counts as an overflow.
 fn shared_usage(values: &[i64]) -> i64 {
+    // One negative step is enough, even if later values would lift the sum above zero.
     let add = |sum: i64, value: &i64| sum.checked_add(*value).filter(|sum| *sum >= 0);
     values.iter().try_fold(0, add).unwrap_or(i64::MAX)
 }
 
+/// The selector has Go's format of a struct, since upstream prints it by `%+v`.
 fn external_name(metric: &MetricIdentifier) -> String {
     let selector = metric.printed_selector();
     format!("external metric {}({selector})", metric.name)

@@ -1,4 +1,7 @@
 //! Why a HorizontalPodAutoscaler does not scale.
+//!
+//! The reasons come from the conditions and Events that any autoscaler controller leaves, so they are also
+//! right for the controller of another process. Its memory adds `recall.rs`.
 
 use serde_json::Value;
 use steersman_objects::HorizontalPodAutoscaler;
@@ -11,10 +14,14 @@ use super::shared;
 use super::status::{ABLE_TO_SCALE, SCALING_ACTIVE, SCALING_LIMITED};
 
 /// The window of a scale-down in seconds, without one in the spec and the flag
-/// `--horizontal-pod-autoscaler-downscale-stabilization`.
+/// `--horizontal-pod-autoscaler-downscale-stabilization`. The flag itself is unknown here: the explanation
+/// may run in another process than the controller.
 const WINDOW: i64 = 300;
 
 /// Adds the reasons about `doc`, and the answer about its target.
+///
+/// `ScalingActive` explains the metrics, `ScalingLimited` the limits, and `AbleToScale` the rest. A failure
+/// of the target comes last, as the reason behind the others.
 pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
     let Some(hpa) = doc.view::<HorizontalPodAutoscaler>() else {
         return;
@@ -38,6 +45,8 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
     if doc.condition(ABLE_TO_SCALE).is_none() {
         let message = "the controller has not looked at the autoscaler yet";
         let age = doc.time("/metadata/creationTimestamp");
+        // Four periods of 15 s are long enough for the first sync, also for an autoscaler with a slow metrics
+        // API.
         let late = age.is_some_and(|at| world.now.duration_since(at).as_secs() > 60);
         let code = if late {
             Code::NotObserved
@@ -63,6 +72,8 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
             let who = format!("owner of {about}, or of the autoscaler (scaleTargetRef)");
             answer.name_failure(Reason::new(code, NAME, message).who(who).since(since));
         } else if matches!(
+            // The reasons with `Backoff` are those of controllers of old releases. Objects keep them until
+            // the next sync.
             why,
             "ScaleDownStabilized"
                 | "ScaleUpStabilized"
@@ -92,8 +103,11 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
         && !answer.has(Code::Stabilized)
         && status.current_replicas == status.desired_replicas
     {
+        // Equal sizes without another reason: the metrics ask for the present size. Stabilization would name
+        // itself.
         answer.add(Reason::new(Code::WithinTolerance, NAME, steady(doc)));
     }
+    // The core group has no slash, so a ReplicationController has the group "".
     let group = target
         .api_version
         .split_once('/')
@@ -105,13 +119,15 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
             answer.add(reason);
         }
         let target = world.explain(&of, &target);
+        // Only a target with a problem of its own is worth following.
         if target.is_stuck() {
             answer.follow(target);
         }
     }
 }
 
-/// The limit that changes the size that the metrics of `doc` ask for.
+/// The limit that changes the size that the metrics of `doc` ask for. `None` if no limit applies, or if the
+/// condition is older than the present state.
 pub(crate) fn limited(world: &World, doc: &Doc) -> Option<Reason> {
     let limited = doc.condition(SCALING_LIMITED)?;
     // Without a size from metrics, the condition keeps its old state.
@@ -128,6 +144,10 @@ pub(crate) fn limited(world: &World, doc: &Doc) -> Option<Reason> {
 }
 
 /// The reason why no metrics decide the size.
+///
+/// Failures of metrics differ by their remedy, and the texts of `problem.rs` and `metrics_api` tell them
+/// apart. The order of arms matters: requests that are missing come before the reasons of API calls, since
+/// both have the same reason of the condition.
 fn active(world: &World, doc: &Doc, target: &str, answer: &mut Explanation) {
     let Some(active) = doc.condition(SCALING_ACTIVE) else {
         return;
@@ -178,12 +198,15 @@ fn active(world: &World, doc: &Doc, target: &str, answer: &mut Explanation) {
         ),
     };
     let mut message = format!("{why}: {message}");
+    // As `Reconciler::propose`: the remaining metrics may only enlarge the target.
     if code == Code::MetricsFailed && doc.items("/spec/metrics").len() > 1 {
         message.push_str(
             "; with one metric without a value of several, the size rises and never falls",
         );
     }
     if code == Code::AmbiguousSelector {
+        // The condition names the keys of some autoscalers only, and a list of all is cheap within one
+        // namespace.
         let all = world
             .list(&HORIZONTAL_POD_AUTOSCALERS, doc.namespace())
             .unwrap_or_default();
@@ -201,7 +224,8 @@ fn active(world: &World, doc: &Doc, target: &str, answer: &mut Explanation) {
     );
 }
 
-/// The utilization of each resource beside its target.
+/// The utilization of each resource beside its target. Other metrics are left out: their values and targets
+/// have units that only their source knows.
 fn values(doc: &Doc) -> Vec<String> {
     let current = doc.items("/status/currentMetrics");
     doc.items("/spec/metrics")

@@ -2,6 +2,9 @@
 //!
 //! Up to 1.36, each change waits for one period, as upstream. Since 1.37, new autoscalers and changes of the spec
 //! have their effect at once ([`is_urgent`]). All other syncs follow from the sync before.
+//!
+//! There is no handler for targets or pods: a change of them has its effect with the next sync of the
+//! autoscaler.
 
 use prometheus::IntGauge;
 use std::sync::Arc;
@@ -13,6 +16,9 @@ use super::config::Config;
 use super::selectors::Selectors;
 
 /// Registers the handler of autoscalers. `count` is the number of registered ones.
+///
+/// A new autoscaler counts as such until its deletion, so a second event of one autoscaler changes no count.
+/// Upstream decrements its gauge for each deletion.
 pub(super) fn register(
     autoscalers: &SharedInformer<HorizontalPodAutoscaler>,
     queue: WorkQueue<ObjectKey>,
@@ -38,12 +44,15 @@ pub(super) fn register(
         if is_urgent(&change, &config) {
             queue.add(key);
         } else {
+            // `add_after` with a key that already waits keeps the earlier time, so updates of the status
+            // delay no sync.
             queue.add_after(key, config.period);
         }
     });
 }
 
-/// Whether `change` has its effect at once. Upstream: `enqueueHPA` and `updateHPA`.
+/// Whether `change` has its effect at once. Upstream: `enqueueHPA` and `updateHPA`. Writes of the status keep
+/// the generation, so the controller wakes no autoscaler by its own writes.
 fn is_urgent(change: &Change<'_, HorizontalPodAutoscaler>, config: &Config) -> bool {
     match change {
         Change::Added { .. } => config.syncs_new_ones_at_once,

@@ -1,10 +1,14 @@
 //! The memory of each autoscaler: past recommendations, and the changes that it made.
 //!
+//! Conditions and sizes of the API show the present only; the windows of stabilization and rate need the
+//! past.
 //! The memory is lost at a restart, as upstream's. Then a target shrinks only after the window of
 //! stabilization, because its size at the start is the first recommendation.
 //!
 //! Upstream: `recommendations`, `scaleUpEvents` and `scaleDownEvents` in `horizontal.go`.
 
+//!
+//! Sizes that users set are absent here: a change of the target by a user is no recommendation.
 use std::collections::HashMap;
 use std::time::Duration;
 
@@ -13,6 +17,7 @@ use parking_lot::{Mutex, MutexGuard};
 use steersman_objects::{AutoscalerBehavior, ObjectKey, ScalingRules};
 use steersman_runtime::consistency::Memory;
 
+/// For recommendations a size, for changes a difference without sign.
 /// A number of replicas at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Timed {
@@ -20,18 +25,24 @@ pub(super) struct Timed {
     pub(super) at: Timestamp,
 }
 
+/// `recommendations` has one entry per sync of its window: about 20 for 5 minutes and a period of 15 s.
 /// The memory of one autoscaler. The lists are not sorted, since new entries replace outdated ones.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct History {
+    /// They are stored before limits, so that a raised limit has its effect at once.
     /// Proposed sizes before stabilization.
     pub(super) recommendations: Vec<Timed>,
+    /// Each resize of the controller adds one entry. `behavior.rs` sums them over the period of a policy.
     /// Numbers of added replicas.
     pub(super) ups: Vec<Timed>,
+    /// The amounts are positive, as those of `ups`.
     /// Numbers of removed replicas.
     pub(super) downs: Vec<Timed>,
 }
 
 impl History {
+    /// Upstream: `recordInitialRecommendation`. Without it, the first sync after a restart could shrink a
+    /// target at once, although the window is not over.
     /// Makes the current size the first recommendation.
     pub(super) fn begin(&mut self, current: i32, now: Timestamp) {
         if self.recommendations.is_empty() {
@@ -41,6 +52,7 @@ impl History {
         }
     }
 
+    /// Upstream: `storeScaleEvent`. It is called after a successful write only; a failed one changes no size.
     /// Records a change of the size. Only rules of the speed read it, so without rules there is no
     /// record.
     pub(super) fn resized(
@@ -56,8 +68,10 @@ impl History {
         } else {
             (&behavior.scale_down, &mut self.downs)
         };
+        // An entry beyond the longest period has no effect on any policy, so its place is free.
         let cutoff = before(now, longest_period(rules));
         let change = Timed {
+            // Limits keep the difference small. Saturation only guards against a scale with absurd sizes.
             replicas: to.saturating_sub(from).saturating_abs(),
             at: now,
         };
@@ -65,6 +79,8 @@ impl History {
     }
 }
 
+/// Upstream: the variables `foundOldSample` and `oldSampleIndex`. One entry leaves per new entry, so a
+/// shorter window shortens no list.
 /// Stores `new` in place of the last outdated entry, or else at the end. So the list stays short.
 pub(super) fn record(list: &mut Vec<Timed>, new: Timed, is_outdated: impl Fn(&Timed) -> bool) {
     match list.iter().rposition(is_outdated) {
@@ -73,32 +89,39 @@ pub(super) fn record(list: &mut Vec<Timed>, new: Timed, is_outdated: impl Fn(&Ti
     }
 }
 
+/// A span beyond the calendar is the earliest time: then nothing is outdated.
 /// The time `span` before `now`.
 pub(super) fn before(now: Timestamp, span: Duration) -> Timestamp {
     let span = SignedDuration::try_from(span).unwrap_or(SignedDuration::MAX);
     now.checked_sub(span).unwrap_or(Timestamp::MIN)
 }
 
+/// Validation excludes negative numbers. Zero makes such a window empty.
 /// A number of seconds in the API; a negative one is zero.
 pub(super) fn seconds(number: i32) -> Duration {
     Duration::from_secs(u64::try_from(number).unwrap_or(0))
 }
 
+/// Zero without policies; then each older entry is outdated.
 fn longest_period(rules: &ScalingRules) -> Duration {
     let periods = rules.policies.iter().map(|policy| policy.period_seconds);
     seconds(periods.max().unwrap_or(0))
 }
 
-/// The memories of all autoscalers.
+/// The memories of all autoscalers. One lock for all is enough: each use takes microseconds, and a sync has
+/// at most three.
 #[derive(Debug, Default)]
 pub(super) struct Histories(Mutex<HashMap<ObjectKey, History>>);
 
 impl Histories {
+    /// A first use creates it. `use_it` runs under the lock, so it must neither wait nor use this memory
+    /// again.
     /// Reads or changes the memory of one autoscaler.
     pub(super) fn of<T>(&self, key: &ObjectKey, use_it: impl FnOnce(&mut History) -> T) -> T {
         use_it(self.all().entry(key.clone()).or_default())
     }
 
+    /// Unlike `of`, it creates no memory, so questions of users leave no traces.
     /// Reads the memory of one autoscaler, if there is one.
     pub(super) fn get<T>(&self, key: &ObjectKey, read: impl FnOnce(&History) -> T) -> Option<T> {
         self.all().get(key).map(read)

@@ -1,4 +1,7 @@
 //! The invariant of the size of a target.
+//!
+//! `limits.rs` and `behavior.rs` keep it; this check is independent of them, and it stands directly before
+//! the request. A violation stops the write, and a metric counts it.
 
 use steersman_client::Violation;
 use steersman_objects::HorizontalPodAutoscaler;
@@ -6,7 +9,8 @@ use steersman_objects::HorizontalPodAutoscaler;
 /// The invariant of this file.
 pub(super) const LIMITS: &str = "autoscaler_limits";
 
-/// `autoscaler_limits`: a target gets no size outside `minReplicas` and `maxReplicas`, in either order.
+/// `autoscaler_limits`: a target gets no size outside `minReplicas` and `maxReplicas`, in either order. The
+/// order is free, because an object from before the validation may have its limits the wrong way round.
 pub(super) fn stays_within_limits(
     hpa: &HorizontalPodAutoscaler,
     size: i32,

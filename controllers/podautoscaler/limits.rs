@@ -13,11 +13,14 @@ use jiff::Timestamp;
 
 use super::history::{History, Timed, before, record};
 
-/// A target at most doubles in one sync.
+/// A target at most doubles in one sync. A wrong sample, such as one right after a start, can ask for a huge
+/// size; the factor limits the damage (kubernetes/kubernetes#32304). Upstream: `scaleUpLimitFactor`.
 const UP_FACTOR: i32 = 2;
-/// A small target grows at least to this size.
+/// A small target grows at least to this size. Without it, one replica could only become two. Upstream:
+/// `scaleUpLimitMinimum`.
 const UP_MINIMUM: i32 = 4;
 
+/// The texts are upstream's, since alerts and dashboards match them.
 /// Reason and message of a condition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Reason {
@@ -26,34 +29,43 @@ pub(super) struct Reason {
 }
 
 impl Reason {
+    /// For `AbleToScale`: stabilization changes nothing. The message says so even if the sizes differ.
     pub(super) const READY: Self = Self {
         reason: "ReadyForNewScale",
         message: "recommended size matches current size",
     };
+    /// For `AbleToScale`: a higher recommendation within the window holds the size.
     pub(super) const DOWN_STABILIZED: Self = Self {
         reason: "ScaleDownStabilized",
         message: "recent recommendations were higher than current one, applying the highest recent recommendation",
     };
+    /// For `AbleToScale`: a lower recommendation within the window holds the size. Only rules have such a
+    /// window.
     pub(super) const UP_STABILIZED: Self = Self {
         reason: "ScaleUpStabilized",
         message: "recent recommendations were lower than current one, applying the lowest recent recommendation",
     };
+    /// For `ScalingLimited`, which is `False` then.
     pub(super) const WITHIN_RANGE: Self = Self {
         reason: "DesiredWithinRange",
         message: "the desired count is within the acceptable range",
     };
+    /// The rate of growth is the limit: a doubling without rules, or the policies of `scaleUp`.
     pub(super) const UP_LIMIT: Self = Self {
         reason: "ScaleUpLimit",
         message: "the desired replica count is increasing faster than the maximum scale rate",
     };
+    /// The policies of `scaleDown` are the limit, or they are disabled. Without rules, shrinking has no rate.
     pub(super) const DOWN_LIMIT: Self = Self {
         reason: "ScaleDownLimit",
         message: "the desired replica count is decreasing faster than the maximum scale rate",
     };
+    /// `maxReplicas` is the limit.
     pub(super) const TOO_MANY: Self = Self {
         reason: "TooManyReplicas",
         message: "the desired replica count is more than the maximum replica count",
     };
+    /// `minReplicas` is the limit.
     pub(super) const TOO_FEW: Self = Self {
         reason: "TooFewReplicas",
         message: "the desired replica count is less than the minimum replica count",
@@ -63,10 +75,13 @@ impl Reason {
 /// The sizes that a decision starts from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Sizes {
+    /// `spec.replicas` of the scale, as read in this sync.
     /// The wanted size of the target now.
     pub(super) current: i32,
+    /// At least zero, and not yet within any limit.
     /// The size that the metrics propose.
     pub(super) proposed: i32,
+    /// `minReplicas`; 1 if it is unset.
     /// Lower limit.
     pub(super) min: i32,
     /// Upper limit.
@@ -75,10 +90,12 @@ pub(super) struct Sizes {
 
 /// The next size, with its conditions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// It may equal the current size; then no write follows.
 pub(super) struct Normalized {
     /// The next size.
     pub(super) replicas: i32,
-    /// For `AbleToScale`, which is `True`.
+    /// For `AbleToScale`, which is `True`. A failed write of the size sets it to `False` later in the same
+    /// sync.
     pub(super) able: Reason,
     /// For `ScalingLimited`.
     pub(super) limit: Reason,
@@ -89,6 +106,7 @@ pub(super) struct Normalized {
 impl Normalized {
     /// The result of limiting the size `stabilized` to `replicas`.
     pub(super) fn new(able: Reason, stabilized: i32, (replicas, limit): (i32, Reason)) -> Self {
+        // A limit that changes nothing is no limit, also if its reason is named.
         Self {
             replicas,
             able,
@@ -98,6 +116,7 @@ impl Normalized {
     }
 }
 
+/// Called for each size that metrics propose, also for an unchanged one: each proposal is a recommendation.
 /// The next size without `spec.behavior`. Records the proposal.
 pub(super) fn normalize(
     history: &mut History,
@@ -114,6 +133,8 @@ pub(super) fn normalize(
     Normalized::new(able, stabilized, limit(sizes, stabilized))
 }
 
+/// Upstream: `stabilizeRecommendation`. Only shrinking is delayed. The proposal is stored as it is, since
+/// stored maxima would never leave the window.
 /// The highest recommendation of the window.
 pub(super) fn stabilize(
     recommendations: &mut Vec<Timed>,
@@ -121,6 +142,7 @@ pub(super) fn stabilize(
     window: Duration,
     now: Timestamp,
 ) -> i32 {
+    // Recommendations from exactly the start of the window count, as upstream's `Before` has it.
     let cutoff = before(now, window);
     let recent = recommendations.iter().filter(|old| old.at >= cutoff);
     let highest = recent.map(|old| old.replicas).fold(proposed, i32::max);
@@ -132,8 +154,11 @@ pub(super) fn stabilize(
     highest
 }
 
+/// Upstream: `convertDesiredReplicasWithRules`. The lower limit is checked first. If an invalid object has
+/// limits that cross, it wins, even beyond the rate.
 /// The size `wanted` within the limits of `sizes`, and the limit that applies.
 fn limit(sizes: Sizes, wanted: i32) -> (i32, Reason) {
+    // Upstream computes in `float64` and converts. Saturation has the same result up to the largest size.
     let fastest = sizes.current.saturating_mul(UP_FACTOR).max(UP_MINIMUM);
     let (most, too_many) = if sizes.max > fastest {
         (fastest, Reason::UP_LIMIT)

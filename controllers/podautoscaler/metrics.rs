@@ -1,4 +1,6 @@
 //! Metrics of the controller, under upstream's names (`pkg/controller/podautoscaler/monitor`).
+//!
+//! Durations are in seconds. Buckets and help texts are upstream's, and `tests/metrics` compares the names.
 
 use std::time::Duration;
 
@@ -7,11 +9,15 @@ use prometheus::{
     exponential_buckets,
 };
 
-/// The change that a sync or a metric leads to: label `action`.
+/// The change that a sync or a metric leads to: label `action`. Upstream: `ActionLabel` in
+/// `monitor/monitor.go`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Action {
+    /// The new size is larger.
     Up,
+    /// The new size is smaller.
     Down,
+    /// The size stays, or the sync failed before a decision.
     None,
 }
 
@@ -34,7 +40,7 @@ impl Action {
     }
 }
 
-/// The origin of a failure: label `error`.
+/// The origin of a failure: label `error`. Upstream: `ErrorLabel` in `monitor/monitor.go`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Origin {
     /// The spec of the autoscaler.
@@ -58,12 +64,17 @@ impl Origin {
 /// The metric families.
 #[derive(Debug, Clone)]
 pub(super) struct AutoscalerMetrics {
+    /// Syncs by `action` and `error`.
     reconciliations: IntCounterVec,
+    /// Duration of syncs, with all requests of them.
     reconciliation_duration: HistogramVec,
+    /// Evaluations of single metrics by `action`, `error` and `metric_type`.
     computations: IntCounterVec,
+    /// Duration of these evaluations, with the request to a metrics API.
     computation_duration: HistogramVec,
-    /// Number of autoscalers.
+    /// Number of autoscalers. Those that wait for their first sync count, too.
     pub(super) autoscalers: IntGauge,
+    /// The size after limits, by namespace and autoscaler.
     desired_replicas: GaugeVec,
 }
 
@@ -75,9 +86,12 @@ impl AutoscalerMetrics {
         let name = |name: &str| format!("horizontal_pod_autoscaler_controller_{name}");
         let opts = |of: &str, help: &str| Opts::new(name(of), help);
         let seconds = |of: &str, help: &str| {
+            // From 1 ms to 16.4 s.
             let buckets = exponential_buckets(0.001, 2.0, 15)?;
             Ok::<_, prometheus::Error>(HistogramOpts::new(name(of), help).buckets(buckets))
         };
+        // The text is upstream's. If the write of the status fails after a bad metric, the later error is the
+        // label.
         let first = "Note that if both spec and internal errors happen during a reconciliation, the first one to occur is reported in `error` label.";
         // Upstream's text lacks the word here only.
         let labels = LABELS.replace("Also, the label 'error'", "The label 'error'");

@@ -9,6 +9,14 @@
 //!   it is repeated with a new one, five times at most.
 //! - Each autoscaler is synced once per period, also after failures.
 //!
+//! The controller never reads the target itself. It knows the subresource `scale`, so any kind with that
+//! subresource works, custom resources included. It changes neither `spec` nor metadata of an autoscaler.
+//!
+//! Modules: `evaluate.rs` reads one metric, and `replicas.rs` computes its proposal. `limits.rs` and
+//! `behavior.rs` turn the largest proposal into the next size. `sync.rs` does the IO, and `status.rs` builds
+//! the conditions. `explain.rs`, `rates.rs`, `shared.rs` and `recall.rs` only tell users the reasons.
+//! `history.rs` and `selectors.rs` have the only state beside the caches; a new leader starts without it.
+//!
 //! Upstream: `pkg/controller/podautoscaler`. Differences:
 //!
 //! - The size is read and written as served, without a look at the discovery of the subresource.
@@ -66,6 +74,8 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     enabled_by_default: true,
     summary: "Scales workloads by the use of resources and by other metrics",
     identity: IDENTITY,
+    // Pods are read from the cache: their readiness, requests and labels decide, and a request per sync is
+    // saved.
     reads: &[Read::of::<HorizontalPodAutoscaler>(), Read::of::<Pod>()],
     rules: &[
         Rule::new(
@@ -73,8 +83,11 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
             &["horizontalpodautoscalers/status"],
             &["update"],
         ),
+        // Read and write of the size need no verb on the target itself.
         // A target may be any custom resource.
         Rule::new(&["*"], &["*/scale"], &["get", "update"]),
+        // The verbs of the three metrics APIs are those of upstream's clients: external metrics are lists,
+        // and custom metrics are single reads.
         Rule::new(&["metrics.k8s.io"], &["pods"], &["list"]),
         Rule::new(&["custom.metrics.k8s.io"], &["*"], &["get"]),
         Rule::new(&["external.metrics.k8s.io"], &["*"], &["list"]),
@@ -99,6 +112,8 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
             controller: NAME,
             source: Box::new(source),
         })?;
+    // As upstream's `FixedItemIntervalRateLimiter` in `rate_limiters.go`: the delay never grows, so a target
+    // that comes back is scaled within one period.
     let period = config.period;
     // The delay after a failed sync is the period too.
     let queue = WorkQueue::with_backoff_of_keys(
@@ -111,6 +126,7 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     let autoscalers = keyed.objects().clone();
     let histories = Arc::<Histories>::default();
     let selectors = Arc::<Selectors>::default();
+    // A deleted autoscaler leaves its memory, so another one of the same name starts afresh.
     keyed.remembers(Arc::clone(&histories) as Arc<_>);
     handlers::register(
         &autoscalers,
@@ -119,6 +135,7 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
         metrics.autoscalers.clone(),
         &config,
     );
+    // `/debug/why` shows the recommendations, which no API object has.
     let memory = Arc::clone(&histories);
     let known = autoscalers.store();
     let window = config.downscale_window;
@@ -142,6 +159,7 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
         },
         recorder: ctx.recorder(IDENTITY, client.clone()),
         client,
+        // A client of its own means a throttle of its own: slow metrics never delay a write of a size.
         scale_client: ctx.client(IDENTITY),
         clock: ctx.clock.clone(),
         config,

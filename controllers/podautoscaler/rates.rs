@@ -1,4 +1,7 @@
 //! The rule of an autoscaler that limits a change of its size, in words.
+//!
+//! `limits.rs` and `behavior.rs` decide; this module reads the condition `ScalingLimited` that they left, and
+//! the rules of the spec. A rule that changed after the last sync may thus not match the condition.
 
 use jiff::{SignedDuration, Timestamp};
 use steersman_objects::{HorizontalPodAutoscaler, ScalingPolicy, ScalingRules};
@@ -7,7 +10,8 @@ use steersman_why::{Code, Doc, Reason, count};
 use super::NAME;
 use super::limits::Reason as Limit;
 
-/// The reason for `limited`, the condition `ScalingLimited` of `hpa`. The metrics have the `values`.
+/// The reason for `limited`, the condition `ScalingLimited` of `hpa`. The metrics have the `values`. Only the
+/// two rates depend on rules. All other reasons are about the size itself.
 pub(super) fn limited(
     hpa: &HorizontalPodAutoscaler,
     limited: &Doc,
@@ -25,22 +29,26 @@ pub(super) fn limited(
         return by_size(why, said);
     };
     let who = |rest: &str| format!("owner of the autoscaler (spec.behavior{rest})");
+    // The text has the numbers of `UP_FACTOR` and `UP_MINIMUM` in `limits.rs`. Only growth has a rate here.
     let Some(rules) = rules else {
         let message = format!(
             "{said}: without spec.behavior, one sync makes a target at most twice as large, or 4"
         );
         return Reason::new(Code::ScalingLimited, NAME, message).who(who(""));
     };
+    // Upstream reports a disabled direction as a rate, so waiting seems to help. It never does.
     if rules.select_policy == "Disabled" {
         return disabled(field, values).who(who(&format!(".{field}.selectPolicy")));
     }
     let message = format!("{said}{}", allowed(field, rules));
     Reason::new(Code::ScalingLimited, NAME, message)
         .who(who(&format!(".{field}")))
+        // A step in the past says nothing: the next sync may already have taken it.
         .next(next_step(hpa, rules).filter(|at| *at > now))
 }
 
-/// The reason for the limits of the size itself.
+/// The reason for the limits of the size itself. An unknown reason, such as that of a later release, names
+/// both fields.
 fn by_size(why: &str, said: String) -> Reason {
     let field = if why == Limit::TOO_FEW.reason {
         "minReplicas"
@@ -70,6 +78,7 @@ fn disabled(field: &str, values: &[String]) -> Reason {
 /// The changes that the policies of `rules` allow.
 fn allowed(field: &str, rules: &ScalingRules) -> String {
     let text = |policy: &ScalingPolicy| {
+        // An unknown type counts as a number of pods, like in `behavior.rs`.
         let amount = match policy.kind.as_str() {
             "Percent" => format!("{}%", policy.value),
             _ => count(usize::try_from(policy.value).unwrap_or(0), "pod"),
@@ -78,6 +87,7 @@ fn allowed(field: &str, rules: &ScalingRules) -> String {
     };
     let policies: Vec<String> = rules.policies.iter().map(text).collect();
     let choice = match (policies.len(), rules.select_policy.as_str()) {
+        // The API server fills in absent policies, so this case needs no words.
         (0, _) => return String::new(),
         (1, _) => "",
         (_, "Min") => ", whichever is less",
@@ -90,7 +100,8 @@ fn allowed(field: &str, rules: &ScalingRules) -> String {
 }
 
 /// The time of the next step at the latest. No change is in a period that began after the last one, and a
-/// policy allows at least one pod then.
+/// policy allows at least one pod then. Each policy looks back over its own period. "Min" needs room in all
+/// policies, and "Max" in one of them.
 fn next_step(hpa: &HorizontalPodAutoscaler, rules: &ScalingRules) -> Option<Timestamp> {
     let periods = rules.policies.iter().map(|policy| policy.period_seconds);
     let seconds = match rules.select_policy.as_str() {

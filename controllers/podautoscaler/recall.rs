@@ -1,3 +1,6 @@
+//!
+//! It answers the question why a target keeps a size that its metrics no longer ask for. The lists of
+//! `history.rs` are its only source, so after a change of leader it starts empty.
 //! The memory of an autoscaler, told as a reason: the sizes that it has computed.
 
 use std::time::Duration;
@@ -9,9 +12,11 @@ use steersman_why::{Code, Reason};
 use super::NAME;
 use super::history::{History, Timed, before, seconds};
 
-/// Recommendations in one sentence.
+/// Recommendations in one sentence, the newest first. More would hide the essence.
 const SHOWN: usize = 5;
 
+/// `None` without recommendations in the window. Windows are those of `limits.rs` and `behavior.rs`; only
+/// shrinking is told, since growth has no window by default.
 /// The recommendations in the window of stabilization, and the time at which a smaller size is
 /// possible. `default` is the window if the autoscaler has no rules.
 pub(super) fn recall(
@@ -30,6 +35,7 @@ pub(super) fn recall(
     let cutoff = before(now, window);
     let in_window = history.recommendations.iter().filter(|old| old.at > cutoff);
     let mut recent: Vec<Timed> = in_window.copied().collect();
+    // `history.rs` reuses places, so its lists have no order.
     recent.sort_by_key(|old| std::cmp::Reverse(old.at));
     let newest = recent.first()?;
     let highest = recent.iter().map(|old| old.replicas).max()?;
@@ -43,6 +49,7 @@ pub(super) fn recall(
     let list = list.join(", ");
     let seconds = window.as_secs();
     let span = SignedDuration::try_from(window).unwrap_or(SignedDuration::MAX);
+    // A target that grows is not held. The same is true if its newest recommendation is the highest.
     let is_held = newest.replicas < highest && newest.replicas < hpa.status.current_replicas;
     let (message, until) = if is_held {
         let message = format!(
@@ -50,6 +57,7 @@ pub(super) fn recall(
              the size until it leaves the window",
             newest.replicas
         );
+        // Users then see a time: at the latest, the holding recommendation is gone by then.
         (message, holding.at.checked_add(span).ok())
     } else {
         let is_one = recent.iter().all(|old| old.replicas == highest);

@@ -14,7 +14,8 @@ use steersman_objects::{Phase, Pod};
 use super::pods::{Groups, Requests, Sample, Samples};
 use super::problem::{CalculationError, Problem};
 
-/// Relative deviations of a ratio from 1.0 that cause no change.
+/// Relative deviations of a ratio from 1.0 that cause no change. The flag gives both the same value.
+/// `spec.behavior` may set them apart.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Tolerances {
     /// Below 1.0.
@@ -24,31 +25,38 @@ pub(super) struct Tolerances {
 }
 
 impl Tolerances {
+    // Both ends belong to the range. A ratio that is no number (0 of 0) is outside.
     fn contain(self, ratio: f64) -> bool {
         (1.0 - self.down..=1.0 + self.up).contains(&ratio)
     }
 }
 
-/// A proposal, with the value of the metric for the status.
+/// A proposal, with the value of the metric for the status. All functions of this module return the current
+/// size for "no change".
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Proposal<T> {
     /// The proposed size.
     pub(super) replicas: i32,
-    /// The value as measured, before missing pods were filled in.
+    /// The value as measured, before missing pods were filled in. The status shows it, so users see measured
+    /// values and never assumed ones.
     pub(super) value: T,
 }
 
-/// Mean use of the pods.
+/// Mean use of the pods. Upstream: `GetResourceUtilizationRatio`. The percentage is that of all pods
+/// together, so a pod with large requests weighs more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Utilization {
     /// Percent of the requests.
     pub(super) percent: i32,
-    /// Thousandths per pod.
+    /// Thousandths per pod. Its unit is that of the resource: thousandths of cores or of bytes.
     pub(super) average: i64,
 }
 
 /// The size for a target in percent of the requests. `samples` may include other pods, which count
 /// only for the number of samples.
+///
+/// Upstream: `GetResourceReplicas`. `requests` is called after the check of samples, since its failure has
+/// the lower rank.
 pub(super) fn by_utilization(
     current: i32,
     target: i32,
@@ -62,26 +70,31 @@ pub(super) fn by_utilization(
     // A pod that uses all of its request keeps a target above 100 % from falling further.
     let fallback = i64::from(target.max(100));
     let fill = |pod: &str| {
+        // `requests` fails if a request is missing, so the default is only a guard.
         let request = requests.get(pod).copied().unwrap_or_default();
         request.saturating_mul(fallback) / 100
     };
     by_samples(current, tolerances, groups, samples, fill, |samples| {
         let used = utilization(samples, &requests)?;
+        // The whole percent is the base of the ratio, as upstream: 90.9 % counts as 90 %.
         Ok((f64::from(used.percent) / f64::from(target), used))
     })
 }
 
 fn utilization(samples: &Samples, requests: &Requests) -> Result<Utilization, Problem> {
+    // 128 bits hold the sums of any samples. Upstream's sums in 64 bits overflow for absurd values.
     let mut used = 0_i128;
     let mut requested = 0_i128;
     let mut count = 0_i128;
     for (pod, sample) in samples {
+        // The pod of another sample is gone, or the cache does not show it yet.
         if let Some(request) = requests.get(pod) {
             used += i128::from(sample.value);
             requested += i128::from(*request);
             count += 1;
         }
     }
+    // Zero means that no sample has a request, or that all requests are zero.
     if requested == 0 {
         return Err(Problem::OtherPods);
     }
@@ -92,7 +105,8 @@ fn utilization(samples: &Samples, requests: &Requests) -> Result<Utilization, Pr
     })
 }
 
-/// The size for a target value per pod.
+/// The size for a target value per pod. Upstream: `calcPlainMetricReplicas`. `target` is in thousandths, for
+/// resources as well as for other metrics.
 pub(super) fn by_value(
     current: i32,
     target: i64,
@@ -107,12 +121,15 @@ pub(super) fn by_value(
             .values()
             .map(|sample| i128::from(sample.value))
             .sum();
+        // Whole thousandths, cut off like Go's division. `counted` has excluded an empty list; `max` only
+        // guards.
         let average = clamped(sum / samples.len().max(1) as i128);
         Ok((average as f64 / target as f64, average))
     })
 }
 
-/// The samples without those of ending and unready pods.
+/// The samples without those of ending and unready pods. Upstream: `removeMetricsForPods`, twice. Samples of
+/// pods that the cache lacks remain, and count in averages.
 fn counted(groups: &Groups, mut samples: Samples) -> Result<Samples, Problem> {
     samples.retain(|pod, _| !groups.ignored.contains(pod) && !groups.unready.contains(pod));
     if samples.is_empty() {
@@ -125,6 +142,9 @@ fn counted(groups: &Groups, mut samples: Samples) -> Result<Samples, Problem> {
 /// `fill` is the value of a missing pod while the target shrinks; while it grows, the pod is idle.
 ///
 /// A second look with the missing pods may end the change, but never reverses it.
+///
+/// Upstream has this text twice, in `GetResourceReplicas` and `calcPlainMetricReplicas`. The tolerance is
+/// checked after the missing pods are known, since they may move the ratio back into it.
 fn by_samples<T>(
     current: i32,
     tolerances: Tolerances,
@@ -135,7 +155,10 @@ fn by_samples<T>(
 ) -> Result<Proposal<T>, CalculationError> {
     let (ratio, value) = measure(&samples)?;
     let proposal = |replicas| Ok(Proposal { replicas, value });
+    // Unready pods matter for growth only: they will take load soon. While the target shrinks, they are left
+    // out.
     let grows_with_unready = !groups.unready.is_empty() && ratio > 1.0;
+    // Without unknown pods, the ratio applies to the ready ones alone.
     if !grows_with_unready && groups.missing.is_empty() {
         return proposal(if tolerances.contain(ratio) {
             current
@@ -143,6 +166,7 @@ fn by_samples<T>(
             ceil(ratio * groups.ready as f64)
         });
     }
+    // As upstream, a ratio of exactly 1.0 adds no sample.
     if ratio < 1.0 {
         let missing = groups.missing.iter();
         samples.extend(missing.map(|pod| (Arc::clone(pod), Sample::assumed(fill(pod)))));
@@ -152,10 +176,13 @@ fn by_samples<T>(
         samples.extend(idle.map(|pod| (Arc::clone(pod), Sample::assumed(0))));
     }
     let (second, _) = measure(&samples)?;
+    // More load than the target per pod cannot mean fewer pods: assumed samples would then turn the
+    // direction.
     let turns = (ratio < 1.0 && second > 1.0) || (ratio > 1.0 && second < 1.0);
     if turns || tolerances.contain(second) {
         return proposal(current);
     }
+    // The base includes assumed samples, so the number of samples may move the size the other way.
     let replicas = ceil(second * samples.len() as f64);
     let turns = (second < 1.0 && replicas > current) || (second > 1.0 && replicas < current);
     proposal(if turns { current } else { replicas })
@@ -163,6 +190,9 @@ fn by_samples<T>(
 
 /// The size for one value of the whole target: `usage` and `target` in thousandths. The base is the
 /// number of ready pods, and from zero there is none.
+///
+/// Upstream: `GetObjectMetricReplicas`, `GetExternalMetricReplicas` and `getUsageRatioReplicaCount`. From
+/// zero, the ratio itself is the size, since no pod shares the load.
 pub(super) fn by_ratio(
     current: i32,
     usage: i64,
@@ -180,6 +210,7 @@ pub(super) fn by_ratio(
         if pods.is_empty() {
             return Err(Problem::ReadyPods(Box::new(Problem::NoPods)).into());
         }
+        // Upstream's `getReadyPodsCount` includes pods that terminate, as long as they are ready.
         let is_ready = |pod: &&Arc<Pod>| pod.phase == Phase::Running && pod.is_ready();
         ceil(ratio * pods.iter().filter(is_ready).count() as f64)
     };
@@ -209,6 +240,7 @@ pub(super) fn by_share(
     } else {
         ceil(usage as f64 / target as f64)
     };
+    // An overflow stays at the largest number, as upstream. A mean of it would look like a measured value.
     let value = if usage == i64::MAX {
         usage
     } else {
@@ -217,7 +249,8 @@ pub(super) fn by_share(
     Proposal { replicas, value }
 }
 
-/// `size` rounded up. Sizes beyond 32 bits are cut.
+/// `size` rounded up. Sizes beyond 32 bits are cut. Upstream converts without a check in most places; the
+/// result then depends on the processor.
 fn ceil(size: f64) -> i32 {
     size.ceil() as i32
 }
@@ -233,6 +266,7 @@ fn whole(value: f64) -> i64 {
     }
 }
 
+/// The status shows such a value in place of a wrapped one.
 fn clamped(value: i128) -> i64 {
     value.clamp(i64::MIN.into(), i64::MAX.into()) as i64
 }

@@ -15,12 +15,14 @@ use steersman_values::intern::Sym;
 use steersman_values::label_selector::LabelSelector;
 use steersman_values::labels::Labels;
 
-/// Selectors by autoscaler; `None` until its first sync.
+/// Selectors by autoscaler; `None` until its first sync. A range over the sorted keys finds the autoscalers
+/// of one namespace.
 #[derive(Debug, Default)]
 pub(super) struct Selectors(Mutex<BTreeMap<ObjectKey, Option<LabelSelector>>>);
 
 impl Selectors {
-    /// Registers an autoscaler. Returns whether it is new.
+    /// Registers an autoscaler. Returns whether it is new. Upstream: `enqueueHPA`, which registers a selector
+    /// for nothing.
     pub(super) fn register(&self, key: &ObjectKey) -> bool {
         let mut all = self.all();
         let is_new = !all.contains_key(key);
@@ -36,7 +38,9 @@ impl Selectors {
     }
 
     /// The registered autoscalers of the namespace that select one of `pods`, sorted by name. `own`
-    /// gets the selector `selector` first, if it is still registered.
+    /// gets the selector `selector` first, if it is still registered. Upstream:
+    /// `hpasControllingPodsUnderSelector`. Pods decide, rather than selectors: two selectors that share no
+    /// pod at present do not conflict.
     pub(super) fn selecting(
         &self,
         own: &ObjectKey,
@@ -46,6 +50,7 @@ impl Selectors {
         // Pods of one template share their labels, so few sets are different.
         let labels: HashSet<&Labels> = pods.iter().map(|pod| &pod.meta.labels).collect();
         let mut all = self.all();
+        // A deletion during the sync has removed the autoscaler already. It must not come back.
         if let Some(known) = all.get_mut(own) {
             *known = Some(selector.clone());
         }

@@ -2,6 +2,9 @@
 //!
 //! Conditions keep their order, and their transition times change with the status only. Upstream:
 //! `setConditionInList` and `setStatus` in `horizontal.go`.
+//!
+//! `sync.rs` collects changes in one copy of the status and writes it once at the end of a sync. Entries of
+//! metrics are JSON values: the controller writes them, and reads none of their fields.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -55,7 +58,8 @@ pub(super) fn set(
     }
 }
 
-/// Sets the conditions of a normalized size.
+/// Sets the conditions of a normalized size. `AbleToScale` replaces the reason
+/// `SucceededGetScale` of the same sync.
 pub(super) fn set_normalized(status: &mut AutoscalerStatus, to: &Normalized, now: Timestamp) {
     set(
         status,
@@ -75,13 +79,15 @@ pub(super) fn set_normalized(status: &mut AutoscalerStatus, to: &Normalized, now
     );
 }
 
-/// Whether the controller scaled the target to zero.
+/// Whether the controller scaled the target to zero. The condition is the memory of the controller: a size of
+/// zero alone may also be the decision of a user.
 pub(super) fn is_scaled_to_zero(status: &AutoscalerStatus) -> bool {
     conditions::find(&status.conditions, SCALED_TO_ZERO)
         .is_some_and(|condition| condition.status == *TRUE)
 }
 
-/// Sets the condition about a target that was scaled to zero; `None` removes it.
+/// Sets the condition about a target that was scaled to zero; `None` removes it. Without the gate the
+/// condition must vanish. A later start with the gate would otherwise believe an old one.
 pub(super) fn set_scaled_to_zero(
     status: &mut AutoscalerStatus,
     scaled: Option<bool>,
@@ -104,6 +110,7 @@ pub(super) fn set_scaled_to_zero(
 }
 
 /// Replaces sizes and metrics. As upstream, `observedGeneration` is dropped without the gate `HPAGeneration`.
+/// `None` for `metrics` removes the list.
 pub(super) fn replace(
     status: &mut AutoscalerStatus,
     current: i32,
@@ -117,7 +124,9 @@ pub(super) fn replace(
     status.current_metrics = metrics;
 }
 
-/// Whether both have the same meaning: no list of metrics equals an empty one.
+/// Whether both have the same meaning: no list of metrics equals an empty one. Upstream:
+/// `updateStatusIfNeeded`, which compares by `equality.Semantic`. Without it, an autoscaler without metrics
+/// would be written in each sync.
 pub(super) fn is_equal(a: &AutoscalerStatus, b: &AutoscalerStatus) -> bool {
     let metrics = |status: &AutoscalerStatus| status.current_metrics.clone().unwrap_or_default();
     let others = |status: &AutoscalerStatus| AutoscalerStatus {
@@ -127,17 +136,19 @@ pub(super) fn is_equal(a: &AutoscalerStatus, b: &AutoscalerStatus) -> bool {
     metrics(a) == metrics(b) && others(a) == others(b)
 }
 
-/// Sets the time of a change of the size.
+/// Sets the time of a change of the size. In whole seconds, as `metav1.Time` is written.
 pub(super) fn resized(status: &mut AutoscalerStatus, now: Timestamp) {
     status.last_scale_time = Some(whole_seconds(now));
 }
 
-/// The entry of a metric without a value.
+/// The entry of a metric without a value. Its place in the list is that of the metric in the spec. Upstream
+/// leaves the zero value there.
 pub(super) fn no_metric() -> Value {
     json!({"type": ""})
 }
 
-/// The current value of a resource. Memory has binary suffixes, as in metrics-server.
+/// The current value of a resource. Memory has binary suffixes, as in metrics-server. `average` is in
+/// thousandths. Upstream: `buildQuantity`.
 pub(super) fn of_resource(resource: &str, average: i64) -> Value {
     let quantity = if resource == "memory" {
         Quantity::milli_binary(average)
@@ -147,7 +158,7 @@ pub(super) fn of_resource(resource: &str, average: i64) -> Value {
     json!({"averageValue": quantity.canonical()})
 }
 
-/// The current use of a resource.
+/// The current use of a resource. The percentage is that of the requests.
 pub(super) fn of_utilization(resource: &str, used: Utilization) -> Value {
     let mut value = of_resource(resource, used.average);
     value["averageUtilization"] = used.percent.into();

@@ -1,6 +1,8 @@
 //! The custom metrics API: metrics of pods and of other objects.
 //!
 //! Upstream: `k8s.io/metrics/pkg/client/custom_metrics`.
+//!
+//! Metrics of pods are one list for all pods of a selector. Metrics of an object are a list with one entry.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,20 +26,21 @@ const API: &str = "custom";
 const GROUP: &str = "custom.metrics.k8s.io";
 /// Discovery of the versions.
 const PATH: &str = "/apis/custom.metrics.k8s.io";
-/// Versions that this client reads. They differ only in fields that it skips.
+/// Versions that this client reads. They differ only in fields that it skips. The order is that of upstream's
+/// `MetricVersions`.
 const VERSIONS: [&str; 2] = ["v1beta2", "v1beta1"];
-/// Window of a sample that has none.
+/// Window of a sample that has none. Upstream: `metricServerDefaultMetricWindow` in `metrics/client.go`.
 const DEFAULT_WINDOW: Duration = Duration::from_secs(60);
 
 /// The client of the custom metrics API.
 pub(super) struct CustomMetrics {
     client: ApiClient,
-    /// Time for which a version is kept.
+    /// Time for which a version is kept: the sync period.
     period: Duration,
     kept: Mutex<Option<Kept>>,
 }
 
-/// The version in use.
+/// The version in use. An adapter may be replaced while the manager runs, so the version expires.
 struct Kept {
     since: Instant,
     version: Arc<str>,
@@ -57,6 +60,7 @@ impl CustomMetrics {
     /// The version to use: the preferred one of the group if it is known, or else the first known
     /// one. Upstream reads all groups; the answer for one group is much smaller.
     async fn version(&self) -> Result<Arc<str>, ReadError> {
+        // The lock is held during the request, so that concurrent syncs share one discovery.
         let mut kept = self.kept.lock().await;
         if let Some(known) = &*kept
             && known.since.elapsed() < self.period
@@ -65,6 +69,7 @@ impl CustomMetrics {
         }
         let failed = |source| ReadError::Request { api: API, source };
         let answer = match self.client.get_path(PATH).await {
+            // Only 404 means "not installed". Other failures are reported as they are, and nothing is kept.
             Err(error) if error.is_not_found() => {
                 return Err(CustomError::NotRegistered(MISSING).into());
             }
@@ -89,11 +94,16 @@ impl CustomMetrics {
     /// Whether the version came from the discovery of a server that was down already. Upstream reads
     /// versions from the aggregated discovery, which leaves such versions out. That document is large,
     /// so it is read only for a version whose first request failed.
+    ///
+    /// So the texts are upstream's, which tell an absent adapter from a broken one.
     async fn was_down(&self) -> bool {
         let mut kept = self.kept.lock().await;
+        // A server that has answered once was no leftover of discovery; its failure is a failure of the
+        // request.
         if kept.as_ref().is_none_or(|known| known.was_served) {
             return false;
         }
+        // Discovery itself failed, so the request's own error says more.
         let Ok(found) = discover(&self.client).await else {
             return false;
         };
@@ -108,6 +118,7 @@ impl CustomMetrics {
         is_down
     }
 
+    /// `plural`, `name` and `metric` are the last parts of the path. An empty `metric` is left out.
     async fn values(
         &self,
         namespace: &str,
@@ -119,6 +130,7 @@ impl CustomMetrics {
         let target = Target {
             resource: &resource,
             namespace: Some(namespace),
+            // A metric of a namespace has the path `metrics/NAME`, in place of an object.
             name: Some(name),
             subresource: Some(metric).filter(|metric| !metric.is_empty()),
         };
@@ -131,6 +143,7 @@ impl CustomMetrics {
                 return Err(ReadError::Request { api: API, source });
             }
         };
+        // The answer may also be malformed. It still proves that the server exists.
         if let Some(known) = &mut *self.kept.lock().await {
             known.was_served = true;
         }
@@ -141,7 +154,7 @@ impl CustomMetrics {
 }
 
 /// Refuses an `answer` of another type than a list of values. Upstream decodes the answers of this
-/// API alone by their kind.
+/// API alone by their kind. Others decode any object with a list of items, and so does this program for them.
 fn check_type(found: &TypeMeta, answer: &[u8]) -> Result<(), CustomError> {
     let missing = |field| CustomError::Untyped {
         field,
@@ -151,6 +164,7 @@ fn check_type(found: &TypeMeta, answer: &[u8]) -> Result<(), CustomError> {
     if found.kind.is_empty() {
         return Err(missing("Kind"));
     }
+    // An API version of more than two parts counts as absent. Its text is in the error.
     let (group, version) = split_api_version(&found.api_version).unwrap_or_default();
     if version.is_empty() {
         return Err(missing("apiVersion"));
@@ -166,7 +180,8 @@ fn check_type(found: &TypeMeta, answer: &[u8]) -> Result<(), CustomError> {
 }
 
 impl MetricsApi {
-    /// The metric of the pods that `selector` matches.
+    /// The metric of the pods that `selector` matches. A value without a window gets one minute, and a
+    /// negative window is empty.
     pub(in super::super) async fn of_pods(
         &self,
         namespace: &str,
@@ -180,6 +195,7 @@ impl MetricsApi {
         ]);
         let values = self.custom.values(namespace, ["pods", "*", metric], &query);
         let values = at_least_one(API, values.await?)?;
+        // The last value wins if the adapter names a pod twice, as in upstream's map.
         let samples = values.into_iter().map(|value| {
             let seconds = value
                 .window_seconds
@@ -195,7 +211,8 @@ impl MetricsApi {
         Ok(samples.collect())
     }
 
-    /// The metric of `object`, in thousandths. As upstream, a Namespace stands for `namespace`.
+    /// The metric of `object`, in thousandths. As upstream, a Namespace stands for `namespace`. A reference
+    /// cannot leave the namespace of its autoscaler. So the name of a Namespace is ignored.
     pub(in super::super) async fn of_object(
         &self,
         mapper: &RestMapper,
@@ -204,6 +221,8 @@ impl MetricsApi {
         metric: &str,
         metric_selector: &str,
     ) -> Result<i64, ReadError> {
+        // A malformed version of the reference means the core group, like in upstream's
+        // `FromAPIVersionAndKind`.
         let group = split_api_version(&object.api_version).map_or("", |(group, _)| group);
         let query = query(&[("metricLabelSelector", metric_selector)]);
         let values = if object.kind == "Namespace" && group.is_empty() {
@@ -231,7 +250,7 @@ impl MetricsApi {
     }
 }
 
-/// `Kind.group`, or only the kind for core.
+/// `Kind.group`, or only the kind for core. The form of Go's `GroupKind`.
 fn qualified(kind: &str, group: &str) -> String {
     if group.is_empty() {
         kind.to_owned()
@@ -240,7 +259,7 @@ fn qualified(kind: &str, group: &str) -> String {
     }
 }
 
-/// `APIGroup`.
+/// `APIGroup`. Only the names of versions matter.
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
 struct Group {
@@ -255,6 +274,7 @@ struct GroupVersion {
 }
 
 impl Group {
+    /// The server's preference comes first, even if `VERSIONS` has another order.
     fn version(&self) -> Option<Arc<str>> {
         let mut candidates = std::iter::once(&self.preferred_version).chain(&self.versions);
         let known = candidates.find(|known| VERSIONS.contains(&&*known.version))?;

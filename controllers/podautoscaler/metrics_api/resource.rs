@@ -1,4 +1,7 @@
 //! The resource metrics API: use of CPU, memory and other resources by containers.
+//!
+//! The answer has one entry per pod and container. A target in percent needs the requests of pods, too: see
+//! `requests` in `pods.rs`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +19,9 @@ use super::{
 
 impl MetricsApi {
     /// The use of `resource` by the pods that `selector` matches; `container` limits it to one
-    /// container. Pods with an incomplete use are left out.
+    /// container. Pods with an incomplete use are left out. Upstream: `GetResourceMetric`, with
+    /// `getPodMetrics` and `getContainerMetrics`. Such a pod counts as missing later, which slows a change of
+    /// the size.
     pub(in super::super) async fn resource(
         &self,
         namespace: &str,
@@ -34,6 +39,7 @@ impl MetricsApi {
         };
         let query = query(&[("labelSelector", selector)]);
         let list: Items<PodMetrics> = read(API, &self.resource, target, &query).await?;
+        // Only a list without pods is a failure. Without this resource, all pods count as missing.
         let pods = at_least_one(API, list.items)?;
         let samples = pods.iter().filter_map(|pod| {
             let sample = Sample {
@@ -47,7 +53,7 @@ impl MetricsApi {
     }
 }
 
-/// `PodMetrics`.
+/// `PodMetrics`. An absent time or window has Go's zero value.
 #[derive(Deserialize)]
 struct PodMetrics {
     metadata: Named,
@@ -71,16 +77,19 @@ struct ContainerMetrics {
 }
 
 impl PodMetrics {
-    /// The sum over all containers, or the use of one. `None` if a part is unknown.
+    /// The sum over all containers, or the use of one. `None` if a part is unknown: half of a pod would look
+    /// idle.
     fn used(&self, resource: &str, container: &str) -> Option<i64> {
         let of = |container: &ContainerMetrics| {
             let used = container.usage.get(resource)?;
             Some(used.milli_value())
         };
+        // Names of containers are unique, so the first match is the only one.
         if !container.is_empty() {
             let mut containers = self.containers.iter();
             return of(containers.find(|found| found.name == container)?);
         }
+        // Without containers, the sum stays unknown rather than zero.
         let mut sum = None;
         for used in self.containers.iter().map(of) {
             sum = Some(used?.saturating_add(sum.unwrap_or(0)));

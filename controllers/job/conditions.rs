@@ -10,18 +10,21 @@ use steersman_objects::Condition;
 use steersman_objects::conditions::{self, FALSE};
 use steersman_values::clock::whole_seconds;
 
-/// Type of the condition of a complete Job.
+/// Type of the condition of a complete Job. It is final: a Job with it needs no further sync.
 pub(super) const COMPLETE: &str = "Complete";
-/// Type of the condition of a failed Job.
+/// Type of the condition of a failed Job. It is final, too. A Job has one of the two at most.
 pub(super) const FAILED: &str = "Failed";
-/// Type of the interim condition of a Job that will fail.
+/// Type of the interim condition of a Job that will fail. It is written before the finalizers are removed, so
+/// that a restart knows the reason of the end.
 pub(super) const FAILURE_TARGET: &str = "FailureTarget";
-/// Type of the interim condition of a Job that will be complete.
+/// Type of the interim condition of a Job that will be complete. It plays the same part as `FailureTarget`,
+/// for the other end.
 pub(super) const SUCCESS_CRITERIA_MET: &str = "SuccessCriteriaMet";
-/// Type of the condition of a suspended Job. It is `False` after a resumption.
+/// Type of the condition of a suspended Job. It is `False` after a resumption. A Job that has never been
+/// suspended lacks it: see `ensure`.
 pub(super) const SUSPENDED: &str = "Suspended";
 
-/// A condition with both times at `now`.
+/// A condition with both times at `now`. Upstream: `newCondition`.
 pub(super) fn new(
     kind: &str,
     status: &str,
@@ -37,6 +40,9 @@ pub(super) fn new(
 
 /// Puts `condition` into the list, and returns whether that changes the list. A condition that is
 /// `False` is not appended, because it would say the same as its absence.
+///
+/// Upstream: `ensureJobConditionStatus`. A change of the reason alone also renews `lastTransitionTime`,
+/// unlike with other kinds.
 pub(super) fn ensure(list: &mut Vec<Condition>, condition: Condition) -> bool {
     match list.iter_mut().find(|known| known.kind == condition.kind) {
         Some(known) => {

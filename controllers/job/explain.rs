@@ -1,4 +1,7 @@
 //! Why a Job does not start or finish.
+//!
+//! The decisions are those of the controller (`Snapshot`, `manage::decide`), computed from the same objects.
+//! Its memory is absent, so back-offs are estimated from pods that still exist.
 
 use std::time::Duration;
 
@@ -14,7 +17,8 @@ use super::manage::{self, Action};
 use super::pods::JobPod;
 use super::snapshot::Snapshot;
 
-/// Time after which uncounted pods are worth a look: the controller counts them at once.
+/// Time after which uncounted pods are worth a look: the controller counts them at once. A sync comes within
+/// a second, and its requests take some more.
 const COUNTED_AFTER: SignedDuration = SignedDuration::from_secs(60);
 
 /// Adds the reasons about `doc`, and the answers about its pods.
@@ -23,6 +27,7 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
         return;
     };
     let status = &job.status;
+    // A work queue has no completions, and its parallelism is the best number to show.
     let total = job.spec.completions.unwrap_or(job.spec.parallelism);
     answer.state = format!(
         "has {} of {total} completions, {} active, {} failed",
@@ -42,10 +47,12 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
             message = format!(
                 "{message} (activeDeadlineSeconds {seconds}); its pods were deleted, whatever backoffLimit allows"
             );
+            // The text of the condition lacks the deadline itself.
             who = "owner of the Job (a new Job with a larger activeDeadlineSeconds)";
         }
         let reason = Reason::new(Code::JobFailed, NAME, message).who(who);
         answer.add(reason.since(end.last_transition_time));
+        // The last failed pod is the most likely cause, and one is enough for a reader.
         let pods = world.controlled(&PODS, doc.namespace(), doc.uid());
         let failed = pods.unwrap_or_default().into_iter();
         let failed = failed.filter(|pod| pod.text("/status/phase") == "Failed");
@@ -55,6 +62,7 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
         }
         return;
     }
+    // The field alone decides, since the gates of another process are unknown here.
     if let Some(manager) = job
         .spec
         .managed_by
@@ -69,6 +77,7 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
         return;
     }
     if job.spec.suspend {
+        // Kueue resumes the Jobs with a label of its queues.
         let since = doc
             .condition("Suspended")
             .and_then(|condition| condition.time("/lastTransitionTime"));
@@ -91,6 +100,7 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
         return;
     };
     let pods: Vec<JobPod> = docs.iter().filter_map(tracked).collect();
+    // No pod of the explanation has a removal in flight, which only the controller knows.
     let snapshot = Snapshot::new(&job, pods);
     let backoff = Backoff::default()
         .after(&[], &failures(&snapshot))
@@ -114,6 +124,7 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
     for about in pod::unavailable(world, &active, 0) {
         answer.follow(about);
     }
+    // Three examples are enough; a Job may have thousands of terminating pods.
     let ending = docs.iter().filter(|doc| doc.deleted().is_some());
     for pod in ending.take(3) {
         let about = world.explain(&PODS, pod);
@@ -123,7 +134,8 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
     }
 }
 
-/// Adds the reason if missing pods wait for the end of terminating ones.
+/// Adds the reason if missing pods wait for the end of terminating ones. An announced end needs no
+/// replacement.
 fn replacement(job: &Job, snapshot: &Snapshot<'_>, answer: &mut Explanation) {
     let is_ending = job.status.conditions.iter().any(|condition| {
         let kinds = ["FailureTarget", "SuccessCriteriaMet"];
@@ -156,7 +168,8 @@ fn policy(job: &Job) -> &'static str {
     }
 }
 
-/// Whether the controller counts `pod` of `job`, which is being deleted, only after its end.
+/// Whether the controller counts `pod` of `job`, which is being deleted, only after its end. `None` if one of
+/// the two cannot be read. Then the general reason applies.
 fn awaits_end(job: &Doc, pod: &Doc) -> Option<bool> {
     let view = job.view::<Job>()?;
     let pod = pod.view::<Pod>()?;
@@ -176,12 +189,15 @@ fn tracked(doc: &Doc) -> Option<JobPod> {
 /// The ends of failed pods after the last success, from the pods that still exist.
 ///
 /// The controller's own record also has pods that are gone; its queue tells the real delay.
+///
+/// So the delay told is the shortest possible one.
 fn failures(snapshot: &Snapshot<'_>) -> Vec<Timestamp> {
     let failed = |pod: &&JobPod| super::pods::has_failed(pod, &snapshot.job.spec);
     let failed = snapshot.pods.iter().filter(failed);
     failed.map(|pod| super::backoff::finished_at(pod)).collect()
 }
 
+/// Adds the reason that corresponds to the next action of the controller.
 fn decide(
     world: &World,
     doc: &Doc,
@@ -214,6 +230,8 @@ fn decide(
                     .who("owner of the container's program"),
             );
         }
+        // A refused creation is known by its Event only. A known cause, such as a quota, needs no second
+        // reason.
         Action::Create(pods) if !answer.knows_cause() => {
             match warning(world, doc, &["FailedCreate"]) {
                 Some(event) => {
@@ -237,6 +255,9 @@ fn decide(
 }
 
 /// The reason why a pod that is being deleted keeps the finalizer of Jobs.
+///
+/// The order of causes: a pod without Job, a pod that has not ended, a foreign manager, a missing Job, and
+/// else the queue of the controller.
 pub(crate) fn tracking(world: &World, pod: &Doc, answer: &mut Explanation) {
     let owners = pod.items("/metadata/ownerReferences").iter();
     let owner = owners
@@ -251,6 +272,7 @@ pub(crate) fn tracking(world: &World, pod: &Doc, answer: &mut Explanation) {
         answer.add(reason.since(since));
         return;
     };
+    // The queue tells the last failure of the sync of that Job.
     let key = format!("{}/{name}", pod.namespace());
     let mut causes = keys::of_key(world, NAME, &key, pod.namespace());
     causes.retain(|reason| reason.code.role() == steersman_why::Role::Cause);
@@ -268,6 +290,7 @@ pub(crate) fn tracking(world: &World, pod: &Doc, answer: &mut Explanation) {
         answer.add(Reason::new(Code::PodEndAwaited, NAME, message).since(since));
         return;
     }
+    // The controller needs a moment, so only later is it a problem.
     let is_new = since.is_some_and(|at| world.now.duration_since(at) < COUNTED_AFTER);
     let message = match (&managed, job.is_absent()) {
         (Some(by), _) => {

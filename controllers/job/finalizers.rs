@@ -3,6 +3,9 @@
 //! A sync must not count a pod again after it removed the finalizer. Own writes delay a sync until
 //! the cache has reached the version of such a write. The UIDs here also hold if the watch omitted
 //! the event. Upstream: `uidTrackingExpectations` in `tracking_utils.go`.
+//!
+//! They are the third safeguard against a second count, after the UIDs in the status and the finalizer
+//! itself.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,12 +15,14 @@ use steersman_client::ApiError;
 use steersman_objects::{JOB_TRACKING, ObjectKey, Uid};
 use steersman_runtime::consistency::Memory;
 
-/// UIDs of pods with a removed finalizer, by the key of their Job. They never expire.
+/// UIDs of pods with a removed finalizer, by the key of their Job. They never expire. A removal that no event
+/// shows would otherwise let a pod count twice after some minutes.
 #[derive(Debug, Default)]
 pub(super) struct Removals(Mutex<HashMap<ObjectKey, HashSet<Uid>>>);
 
 impl Removals {
-    /// Expects the removal of the finalizer from the pods with these UIDs.
+    /// Expects the removal of the finalizer from the pods with these UIDs. It is called before the requests,
+    /// so that the event of a fast request is not missed.
     pub(super) fn expect(&self, job: &ObjectKey, pods: impl Iterator<Item = Uid>) {
         let mut pods = pods.peekable();
         if pods.peek().is_some() {
@@ -25,7 +30,8 @@ impl Removals {
         }
     }
 
-    /// The cache shows `pod` without the finalizer, or the removal failed.
+    /// The cache shows `pod` without the finalizer, or the removal failed. Unknown Jobs and pods have no
+    /// effect, since events of all pods come here.
     pub(super) fn observed(&self, job: &ObjectKey, pod: &Uid) {
         let mut all = self.all();
         let Some(expected) = all.get_mut(job) else {
@@ -37,7 +43,8 @@ impl Removals {
         }
     }
 
-    /// The expected removals for `job`.
+    /// The expected removals for `job`. A copy, since a sync compares many pods with it, and events change
+    /// the original meanwhile.
     pub(super) fn expected(&self, job: &ObjectKey) -> HashSet<Uid> {
         self.all().get(job).cloned().unwrap_or_default()
     }
@@ -52,6 +59,7 @@ impl Memory for Removals {
         self.all().remove(job);
     }
 
+    // A restored pod has its finalizer again, and must be counted again.
     fn history_went_back(&self) {
         self.all().clear();
     }
@@ -61,6 +69,9 @@ impl Memory for Removals {
 ///
 /// Upstream's patch lacks the UID. Here it protects a new pod of the same name, which is not counted
 /// yet.
+///
+/// A strategic patch deletes one member of the list, so finalizers of other controllers stay. Upstream:
+/// `removeTrackingFinalizerPatch`.
 #[derive(Debug, Serialize)]
 pub(super) struct RemovalPatch<'a> {
     metadata: RemovalMeta<'a>,

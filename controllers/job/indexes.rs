@@ -3,6 +3,8 @@
 //! An Indexed Job with a million completions has a short text in its status, if most indexes
 //! succeed in order. So a set is a list of intervals, and no function here visits single indexes.
 //! Upstream: `orderedIntervals` in `indexed_job_utils.go`.
+//!
+//! Indexes are `i64`, so that sums and limits need no checks; the API has 32 bits.
 
 use std::fmt;
 
@@ -17,12 +19,16 @@ struct Interval {
     last: i64,
 }
 
+// Both ends belong to the interval.
 impl Interval {
     fn len(self) -> i64 {
         self.last - self.first + 1
     }
 }
 
+///
+/// Members above `completions` are cut, also in the middle of an interval: a user may have lowered the
+/// completions. Members are in ascending order, so the first one beyond ends the search.
 impl Indexes {
     /// The indexes below `completions` in `text`. A malformed member is skipped, as in upstream's
     /// `parseIndexesFromString`: other programs can write a status.
@@ -43,11 +49,13 @@ impl Indexes {
             let last = match limits.next() {
                 None => first,
                 Some(Ok(last)) => last.min(completions - 1),
+                // Only the first two parts of `1-3-9` are read, as upstream.
                 Some(Err(_)) => {
                     tracing::info!(member, "Corrupted indexes interval, ignoring");
                     continue;
                 }
             };
+            // A text such as `1,2` has two members for neighbours, and they become one interval.
             match result.0.last_mut() {
                 Some(before) if before.last == first - 1 => before.last = last,
                 _ => result.0.push(Interval { first, last }),
@@ -56,7 +64,7 @@ impl Indexes {
         result
     }
 
-    /// The set of `indexes`, which are in ascending order.
+    /// The set of `indexes`, which are in ascending order. Upstream: `withOrderedIndexes`.
     pub(super) fn of(indexes: impl IntoIterator<Item = i64>) -> Self {
         let mut result = Self::default();
         for index in indexes {
@@ -68,7 +76,8 @@ impl Indexes {
         result
     }
 
-    /// The indexes of both sets.
+    /// The indexes of both sets. Upstream: `merge`. Both lists are walked once, so the cost is that of their
+    /// lengths.
     pub(super) fn union(&self, other: &Self) -> Self {
         let mut ours = &self.0[..];
         let mut theirs = &other.0[..];
@@ -114,7 +123,7 @@ impl Indexes {
             .is_some_and(|interval| interval.first <= index)
     }
 
-    /// The number of indexes that both sets have.
+    /// The number of indexes that both sets have. Upstream: the sum in `matchSucceededIndexesRule`.
     pub(super) fn common(&self, other: &Self) -> i64 {
         let mut ours = &self.0[..];
         let mut theirs = &other.0[..];
@@ -131,7 +140,9 @@ impl Indexes {
         common
     }
 
-    /// The `count` lowest indexes below `completions` that the set lacks.
+    /// The `count` lowest indexes below `completions` that the set lacks. Upstream: the second half of
+    /// `firstPendingIndexes`. The cost depends on the intervals and on `count`, and `completions` may be
+    /// huge.
     pub(super) fn first_missing(&self, count: usize, completions: i64) -> Vec<i64> {
         let mut missing = Vec::new();
         let mut from = 0;
@@ -145,7 +156,8 @@ impl Indexes {
 }
 
 impl fmt::Display for Indexes {
-    /// The form of `status.completedIndexes`: `a`, `a,b` for two neighbours, `a-c` for more.
+    /// The form of `status.completedIndexes`: `a`, `a,b` for two neighbours, `a-c` for more. A dash between
+    /// neighbours would save nothing.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (position, Interval { first, last }) in self.0.iter().enumerate() {
             if position > 0 {

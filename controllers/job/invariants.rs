@@ -1,4 +1,7 @@
 //! The invariants of creations and deletions of a Job that goes on.
+//!
+//! They repeat no decision of `manage/`, but its promise, and stand directly before the writes. A violation
+//! stops the write, and a metric counts it. Ends of Jobs delete all pods and need no such check.
 
 use steersman_client::Violation;
 use steersman_objects::Job;
@@ -12,6 +15,7 @@ const WANTED: &str = "wanted_pods";
 pub(super) const NAMES: &[&str] = &[SURPLUS, WANTED];
 
 /// `surplus_pods`: a Job runs at most `spec.parallelism` pods, and no more than its missing completions.
+/// Without a limit (`most` is `None`), no creation is allowed.
 pub(super) fn creates_missing(snapshot: &Snapshot<'_>, count: usize) -> Result<(), Violation> {
     let pods = number(snapshot.active.len() + count);
     let most = most(snapshot);
@@ -41,6 +45,7 @@ fn most(snapshot: &Snapshot<'_>) -> Option<i64> {
     let Job { spec, .. } = snapshot.job;
     let parallelism = i64::from(spec.parallelism.max(0));
     match spec.completions {
+        // Lowered completions give a negative number.
         Some(completions) => {
             let missing = i64::from(completions) - snapshot.succeeded;
             Some(parallelism.min(missing.max(0)))

@@ -1,4 +1,7 @@
 //! The records in memory about each Job, beside those about the consistency of the caches.
+//!
+//! Both are lost at a restart. Then a replacement may come without its back-off, while a second count is
+//! still prevented by the status and by live reads.
 
 use steersman_objects::ObjectKey;
 use steersman_runtime::consistency::Memory;
@@ -15,6 +18,7 @@ pub(super) struct JobMemory {
     pub(super) removals: Removals,
 }
 
+// `forget` comes after the end or the deletion of a Job. A new Job of its name starts without failures.
 impl Memory for JobMemory {
     fn forget(&self, job: &ObjectKey) {
         self.backoffs.forget(job);

@@ -18,6 +18,13 @@
 //! - A failed removal of a finalizer from an orphan is retried (kubernetes/kubernetes#141346).
 //! - The patch that removes the finalizer carries the UID of the pod.
 //! - Without the API of PodGroups, only Jobs of the shape of a gang wait. Upstream runs no Job then.
+//!
+//! Modules by question: `snapshot.rs` counts pods, `end_state/` decides whether the Job ends, and `manage/`
+//! which pods it lacks. `tracking.rs` counts the ends. `pod_failure_policy/`, `success_policy/`, `per_index/`
+//! and `backoff/` are the rules that these ask. `sync/` does the IO of Jobs, and `orphans/` that of pods
+//! without a Job.
+//!
+//! The Job itself is never deleted here: the controller of `ttlSecondsAfterFinished` does that, and users do.
 
 mod backoff;
 mod conditions;
@@ -92,12 +99,14 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 const NAME: &str = "job-controller";
 
 const RULES: &[Rule] = &[
+    // For live reads: before an adoption, and while the cache is older than this term.
     Rule::new(&["batch"], &["jobs"], &["get"]),
     Rule::new(&["batch"], &["jobs/status"], &["update"]),
     // The admission plugin OwnerReferencesPermissionEnforcement requires this right for owner
     // references with `blockOwnerDeletion`.
     Rule::new(&["batch"], &["jobs/finalizers"], &["update"]),
     Rule::new(&[""], &["pods"], &["create", "delete", "patch"]),
+    // Workloads are read as well: a new leader asks for the one of a Job that its cache lacks.
     Rule::new(&["scheduling.k8s.io"], &["workloads"], &["get", "create"])
         .with_gate(features::WORKLOAD_WITH_JOB),
     Rule::new(&["scheduling.k8s.io"], &["podgroups"], &["create"])
@@ -105,8 +114,10 @@ const RULES: &[Rule] = &[
     Rule::EVENTS,
 ];
 
-/// The back-off of a key of both queues. Upstream: `DefaultJobApiBackOff` and `MaxJobApiBackOff`.
+/// The back-off of a key of both queues. Upstream: `DefaultJobApiBackOff` and `MaxJobApiBackOff`. It concerns
+/// failed requests; `backoff/` has the other back-off, that after failed pods.
 const FIRST_BACKOFF: Duration = Duration::from_secs(1);
+/// Upstream: `MaxJobApiBackOff`.
 const MAX_BACKOFF: Duration = Duration::from_secs(60);
 
 fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
@@ -125,7 +136,8 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     }))
 }
 
-/// The parts of the controller. Tests run single syncs with them.
+/// The parts of the controller. Tests run single syncs with them. A single sync needs no workers and no queue
+/// of orphans.
 struct Parts {
     keyed: Keyed<Job>,
     syncer: JobSyncer,
@@ -133,7 +145,8 @@ struct Parts {
     orphan_syncer: OrphanSyncer,
 }
 
-/// Builds the parts of the controller, and registers its handlers.
+/// Builds the parts of the controller, and registers its handlers. Handlers come last, since they use each of
+/// the other parts.
 fn parts(ctx: &ControllerContext) -> Result<Parts, InitError> {
     let metrics = ctx
         .metrics(JobMetrics::register)
@@ -141,6 +154,7 @@ fn parts(ctx: &ControllerContext) -> Result<Parts, InitError> {
             controller: NAME,
             source: Box::new(source),
         })?;
+    // Two queues, as upstream: a pod without a Job has no key of a Job.
     let (queue, orphans) = (queue(ctx, "job"), queue(ctx, "job_orphan_pod"));
     let mut keyed = Keyed::<Job>::over(ctx, NAME, queue.clone());
     let jobs = keyed.objects().clone();
@@ -148,15 +162,18 @@ fn parts(ctx: &ControllerContext) -> Result<Parts, InitError> {
     let client = ctx.client(NAME);
     client.counts_violations_of(invariants::NAMES);
     let recorder = ctx.recorder(NAME, client.clone());
+    // The finalizer goes into the patch of an adoption, so an adopted pod is counted from its first moment.
     let control = PodControl::new(&mut keyed, &pods, client.clone(), recorder.clone())
         .with_finalizer(JOB_TRACKING);
     let memory = Arc::<JobMemory>::default();
+    // Both records are dropped when the Job is gone, or when an etcd restore takes writes back.
     keyed.remembers(Arc::clone(&memory) as Arc<_>);
     let skips = metrics.stale_sync_skips.clone();
     keyed.on_stale_cache(move |behind| {
         let labels = [&*behind.group, &*behind.resource];
         skips.with_label_values(&labels).inc();
     });
+    // Own writes of a status delay the next sync until this cache shows them.
     let cache = keyed.tracked(&jobs);
     let gates = JobGates::of(&ctx.features);
     let handlers = Handlers {
@@ -177,6 +194,7 @@ fn parts(ctx: &ControllerContext) -> Result<Parts, InitError> {
         jobs_cache: cache.clone(),
         client: client.clone(),
     };
+    // With the gate, a suspended Job counts as not started, so that its scheduling directives are mutable.
     let gate = features::MUTABLE_SCHEDULING_DIRECTIVES_FOR_SUSPENDED_JOBS;
     let gangs = gang_caches(ctx, &mut keyed);
     let syncer = JobSyncer {
@@ -201,7 +219,8 @@ fn parts(ctx: &ControllerContext) -> Result<Parts, InitError> {
     })
 }
 
-/// The caches of Workloads and PodGroups, if the feature gate is on.
+/// The caches of Workloads and PodGroups, if the feature gate is on. `None` costs nothing: without the gate,
+/// no watch of either type is started.
 fn gang_caches(ctx: &ControllerContext, keyed: &mut Keyed<Job>) -> Option<GangCaches> {
     if !ctx.features.is_on(features::WORKLOAD_WITH_JOB) {
         return None;
@@ -222,7 +241,8 @@ where
     WorkQueue::with_backoff_of_keys(name, &ctx.queue_metrics, FIRST_BACKOFF, MAX_BACKOFF)
 }
 
-/// Both queues of the controller, each with `workers` workers.
+/// Both queues of the controller, each with `workers` workers. Upstream starts as many `orphanWorker`s as
+/// `worker`s.
 struct JobController {
     queue: WorkQueue<ObjectKey>,
     runner: Arc<Runner<JobSyncer>>,

@@ -9,15 +9,16 @@ use std::sync::Arc;
 
 use steersman_objects::{JobSpec, Phase, Pod, PodReplacementPolicy};
 
-/// A pod of the Job.
+/// A pod of the Job. It adds the two facts about the finalizer that the cache alone cannot tell.
 #[derive(Debug, Clone)]
 pub(super) struct JobPod {
-    /// The cached pod.
+    /// The cached pod. It is shared with the cache, so a sync of thousands of pods copies none of them.
     pub(super) pod: Arc<Pod>,
     /// Whether the pod has the tracking finalizer. The cached copy of a pod that this sync adopted
-    /// lacks it.
+    /// lacks it. Succeeded indexes are computed with it, because an index in the status never counts twice.
     pub(super) has_finalizer: bool,
-    /// Whether the pod has the tracking finalizer, and no removal of it is in flight.
+    /// Whether the pod has the tracking finalizer, and no removal of it is in flight. Single pods are counted
+    /// with it, because a counter in the status has no memory.
     pub(super) is_tracked: bool,
 }
 
@@ -29,12 +30,14 @@ impl Deref for JobPod {
 }
 
 impl JobPod {
-    /// The completion index; `None` when missing or malformed.
+    /// The completion index; `None` when missing or malformed. From the annotation; a label of the same name
+    /// is for users. Upstream: `getCompletionIndex`.
     pub(super) fn index(&self) -> Option<i64> {
         self.details().completion_index
     }
 
-    /// The completion index if it is valid, which means below `completions`.
+    /// The completion index if it is valid, which means below `completions`. A pod of a higher index is a
+    /// leftover of more completions, and counts for nothing.
     pub(super) fn index_below(&self, completions: i64) -> Option<i64> {
         self.index().filter(|index| *index < completions)
     }

@@ -3,6 +3,8 @@
 //! A pod is the template of the Job with the tracking finalizer. A pod of an Indexed Job also gets
 //! its index as annotation, label, host name and environment variable. Upstream: `manageJob` and
 //! the functions that it calls in `indexed_job_utils.go`.
+//!
+//! Pods start from the served JSON of the template, so that fields unknown to this program survive.
 
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value, json};
@@ -11,18 +13,22 @@ use steersman_runtime::pod_control::{TemplateError, from_template};
 
 use super::per_index::Failures;
 
-/// Annotation and label of the completion index.
+/// Annotation and label of the completion index. Upstream: `JobCompletionIndexAnnotation`, which serves as
+/// the label, too.
 const INDEX: &str = "batch.kubernetes.io/job-completion-index";
-/// Annotation of the counted failures of an index before a pod.
+/// Annotation of the counted failures of an index before a pod. Upstream: `JobIndexFailureCountAnnotation`.
 const FAILURES: &str = "batch.kubernetes.io/job-index-failure-count";
-/// Annotation of the ignored failures of an index before a pod.
+/// Annotation of the ignored failures of an index before a pod. Upstream:
+/// `JobIndexIgnoredFailureCountAnnotation`. It is absent for 0.
 const IGNORED_FAILURES: &str = "batch.kubernetes.io/job-index-ignored-failure-count";
-/// Environment variable of the completion index.
+/// Environment variable of the completion index. Upstream: `completionIndexEnvName`.
 const INDEX_VARIABLE: &str = "JOB_COMPLETION_INDEX";
-/// The longest prefix of a generated name. The server appends five characters to it.
+/// The longest prefix of a generated name. The server appends five characters to it. Upstream:
+/// `MaxGeneratedNameLength` of `apiserver/pkg/storage/names`, which is 63 minus 5.
 const LONGEST_PREFIX: usize = 58;
 
-/// The template of the pods of one Job.
+/// The template of the pods of one Job. One value serves all pods of a sync; only indexed pods get a copy of
+/// their own.
 pub(super) struct Template {
     job: String,
     pod: Value,
@@ -30,6 +36,8 @@ pub(super) struct Template {
 
 impl Template {
     /// The template of `job`, as served.
+    ///
+    /// Upstream: `appendJobCompletionFinalizerIfNotFound`. A template with the finalizer keeps its order.
     pub(super) fn of(job: &Job) -> Result<Self, TemplateError> {
         let body = from_template::<Job>(&job.meta, &job.spec.template_labels, &job.document)?;
         let mut pod: Value = serde_json::from_str(body.get()).map_err(TemplateError::Malformed)?;
@@ -45,7 +53,8 @@ impl Template {
         })
     }
 
-    /// The template of pods that are scheduled together with those of `group`.
+    /// The template of pods that are scheduled together with those of `group`. Upstream also adds an owner
+    /// reference, which never reaches the pod: see `gang/`.
     pub(super) fn in_group(mut self, group: Option<&PodGroup>) -> Self {
         if let Some(group) = group {
             let name = &group.meta.name;
@@ -59,7 +68,8 @@ impl Template {
         raw(&self.pod)
     }
 
-    /// The template of an Indexed Job: containers get the variable with their index.
+    /// The template of an Indexed Job: containers get the variable with their index. Upstream:
+    /// `addCompletionIndexEnvVariables`.
     pub(super) fn indexed(mut self) -> Self {
         for field in ["initContainers", "containers"] {
             let containers = self.pod["spec"].get_mut(field);
@@ -76,6 +86,9 @@ impl Template {
 
     /// The body of the pod for `index`. `failures` is set if the Job limits the failures of each
     /// index.
+    ///
+    /// A host name in the template is replaced, as upstream: pods of an Indexed Job find each other by
+    /// `JOB-INDEX`.
     pub(super) fn body_of(&self, index: i64, failures: Option<Failures>) -> Box<RawValue> {
         let mut pod = self.pod.clone();
         let text = Value::String(index.to_string());
@@ -109,7 +122,8 @@ fn object_at(value: &mut Value) -> &mut Map<String, Value> {
     value.as_object_mut().expect("made an object above")
 }
 
-/// Appends the variable, unless the container has one of that name.
+/// Appends the variable, unless the container has one of that name. The value comes from the label by the
+/// downward API, so the template is the same for all indexes.
 fn add_variable(container: &mut Value) {
     let path = format!("metadata.labels['{INDEX}']");
     let variable = json!({"name": INDEX_VARIABLE, "valueFrom": {"fieldRef": {"fieldPath": path}}});
@@ -122,7 +136,7 @@ fn add_variable(container: &mut Value) {
 }
 
 /// The prefix `<job>-<index>-` of the name of a pod. The name of the Job is cut where the prefix is
-/// too long, so the index stays readable.
+/// too long, so the index stays readable. Upstream: `podGenerateNameWithIndex`.
 fn name_prefix(job: &str, index: i64) -> String {
     let suffix = format!("-{index}-");
     let length = job.len().min(LONGEST_PREFIX - suffix.len());

@@ -9,6 +9,8 @@
 //! drops the reference, so real pods have none, and neither do they here.
 //!
 //! Upstream: `job_scheduling_manager.go`, and `IsGangSchedulingCandidate` in `util/utils.go`.
+//!
+//! `sync/gang.rs` reads live objects and creates missing ones; this module decides and builds the bodies.
 
 use std::sync::Arc;
 
@@ -22,17 +24,20 @@ use steersman_runtime::owner::ControllerReference;
 
 use super::conditions::SUSPENDED;
 
-/// The longest name of an object, a DNS subdomain.
+/// The longest name of an object, a DNS subdomain. Upstream: `DNS1123SubdomainMaxLength`.
 const LONGEST_NAME: usize = 253;
 
-/// The scheduling of the pods of one Job.
+/// The scheduling of the pods of one Job. With the first three variants, pods have no group.
 #[derive(Debug)]
 pub(super) enum Gang {
-    /// One by one, because of the shape of the Job.
+    /// One by one, because of the shape of the Job. Its pods start independently of each other, or its
+    /// template has a group already.
     Apart,
-    /// One by one, although the shape of the Job is that of a gang.
+    /// One by one, although the shape of the Job is that of a gang. Somebody else made these objects. A guess
+    /// could mix two gangs, so the Job runs as without the gate.
     Prevented(Obstacle),
-    /// One by one, since the Job had begun before it could get a Workload.
+    /// One by one, since the Job had begun before it could get a Workload. A part of its pods may run, and a
+    /// group of the rest would wait for them in vain.
     TooLate,
     /// Together, but the Workload is missing.
     NeedsWorkload,
@@ -42,7 +47,8 @@ pub(super) enum Gang {
     Complete(Arc<PodGroup>),
 }
 
-/// The reason why pods are not scheduled together, in the words of upstream's log.
+/// The reason why pods are not scheduled together, in the words of upstream's log. A later sync decides anew,
+/// when the objects have changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Obstacle {
     /// Several Workloads name the Job.
@@ -57,7 +63,8 @@ pub(super) enum Obstacle {
     /// The PodGroup has another controller, or none.
     #[error("PodGroup not owned by this Job, skipping workload integration")]
     ForeignGroup,
-    /// The Workload has another shape than those that this controller makes.
+    /// The Workload has another shape than those that this controller makes. Upstream:
+    /// `validateWorkloadStructure`.
     #[error(
         "Workload has {0} PodGroupTemplates instead of one, falling back to default scheduling"
     )]
@@ -65,13 +72,15 @@ pub(super) enum Obstacle {
 }
 
 impl Gang {
-    /// Whether the gang needs a further object.
+    /// Whether the gang needs a further object. A creation acts on the caches, so it needs the same
+    /// confirmation as pods.
     pub(super) fn is_incomplete(&self) -> bool {
         matches!(self, Self::NeedsWorkload | Self::NeedsGroup(_))
     }
 }
 
-/// The cached Workloads and PodGroups.
+/// The cached Workloads and PodGroups. Names of indexes are upstream's. An object is found by the reference
+/// in its spec, rather than by its name.
 pub(super) struct Gangs {
     /// Workloads by the Job that they name.
     workloads: Index<Workload>,
@@ -93,7 +102,8 @@ impl Gangs {
         }
     }
 
-    /// The resource versions of the caches of Workloads and PodGroups; 0 before the first list.
+    /// The resource versions of the caches of Workloads and PodGroups; 0 before the first list. The API may
+    /// be absent for long, so a missing first list is an expected state.
     pub(super) fn versions(&self) -> [u64; 2] {
         [
             self.workloads.store().resource_version(),
@@ -102,6 +112,9 @@ impl Gangs {
     }
 
     /// The gang of `job`, which has this number of pods.
+    ///
+    /// Upstream: `getOrCreateWorkload` and `getOrCreatePodGroup`. The order of checks is theirs: several
+    /// objects, then their controller, then their shape.
     pub(super) fn of(&self, job: &Job, pods: usize) -> Gang {
         let mut workloads = self.workloads.get(&job.key().to_string());
         let workload = match workloads.len() {
@@ -118,6 +131,7 @@ impl Gangs {
             return Gang::Prevented(Obstacle::Templates(templates));
         }
         let mut groups = self.groups.get(&workload.key().to_string());
+        // The PodGroup must be the Job's as well, since a foreign one may have another policy.
         match groups.len() {
             0 => Gang::NeedsGroup(workload),
             1 if groups[0].meta.is_controlled_by(&job.meta.uid) => Gang::Complete(groups.remove(0)),
@@ -127,7 +141,8 @@ impl Gangs {
     }
 }
 
-/// The key of the Job that a Workload names.
+/// The key of the Job that a Workload names. Upstream: `workloadControllerRefJobName`. No version is
+/// compared, since the reference has none.
 fn job_of(workload: &Workload) -> Vec<IndexKey> {
     let WorkloadControllerRef {
         api_group,
@@ -140,7 +155,7 @@ fn job_of(workload: &Workload) -> Vec<IndexKey> {
     vec![named(&workload.meta.namespace, name)]
 }
 
-/// The key of the Workload that a PodGroup names.
+/// The key of the Workload that a PodGroup names. Upstream: `podGroupWorkloadName`.
 fn workload_of(group: &PodGroup) -> Vec<IndexKey> {
     let name = &group.spec.pod_group_template_ref.workload.workload_name;
     if name.is_empty() {
@@ -154,7 +169,8 @@ fn named(namespace: &str, name: &str) -> IndexKey {
 }
 
 /// Whether all pods of `job` run at the same time, so that they can be scheduled together. A
-/// template that names a group opts out.
+/// template that names a group opts out. Upstream: `IsGangSchedulingCandidate`. With more completions than
+/// parallelism, later pods would start without a gang.
 pub(super) fn is_candidate(job: &Job) -> bool {
     let spec = &job.spec;
     spec.parallelism > 1
@@ -164,7 +180,7 @@ pub(super) fn is_candidate(job: &Job) -> bool {
 }
 
 /// Whether the Job has never started. Each sign alone has gaps: pods may be collected, and a
-/// suspension removes the start time.
+/// suspension removes the start time. Upstream: `isNewJob`.
 fn is_new(job: &Job, pods: usize) -> bool {
     let status = &job.status;
     let was_suspended = || status.conditions.iter().any(|one| one.kind == SUSPENDED);
@@ -175,7 +191,8 @@ fn is_new(job: &Job, pods: usize) -> bool {
         && !was_suspended()
 }
 
-/// The body of the Workload of `job`.
+/// The body of the Workload of `job`. Upstream: `createWorkloadForJob` and `buildPodGroupTemplates`. All pods
+/// are the minimum, so a part of them never starts.
 pub(super) fn workload(job: &Job) -> Value {
     let gang = json!({"minCount": job.spec.parallelism});
     let template = json!({
@@ -198,7 +215,8 @@ pub(super) fn workload(job: &Job) -> Value {
     })
 }
 
-/// The body of the PodGroup of `job` after the first template of `workload`. `None` if it has none.
+/// The body of the PodGroup of `job` after the first template of `workload`. `None` if it has none. Upstream:
+/// `createPodGroupForWorkload`. The policy is that of the Workload, which a user may have changed.
 pub(super) fn pod_group(job: &Job, workload: &Workload) -> Option<Value> {
     let template = workload.spec.pod_group_templates.first()?;
     // The reference does not block the deletion of the Workload.
@@ -223,7 +241,7 @@ pub(super) fn pod_group(job: &Job, workload: &Workload) -> Option<Value> {
     }))
 }
 
-/// The name of the only template in the Workload of `job`.
+/// The name of the only template in the Workload of `job`. Upstream numbers the templates, and makes one.
 fn template_name(job: &str) -> String {
     format!("{job}-pgt-0")
 }
@@ -242,6 +260,7 @@ pub(super) fn workload_name(job: &Job) -> String {
 /// space that the other one leaves, and half of the space in any case. Upstream: `computePodGroupName`.
 fn pod_group_name(workload: &str, template: &str) -> String {
     let hash = safe_encoded(fnv1a(&[workload.as_bytes(), template.as_bytes()]));
+    // Two dashes join the three parts.
     let space = LONGEST_NAME - hash.len() - 2;
     let half = space / 2;
     let of_template = template

@@ -5,6 +5,9 @@
 //! queue of orphans, which removes their tracking finalizer.
 //!
 //! Upstream: `addPod`, `updateJob` and so on in `job_controller.go`.
+//!
+//! A pod concerns the Job that is its controller, and an orphan the Jobs that may adopt it:
+//! `dependent_events` finds both, and tells old and new owners apart.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,10 +26,12 @@ use super::memory::JobMemory;
 use super::metrics::JobMetrics;
 use super::orphans::OrphanKey;
 
-/// The delay of a sync after a change of a pod or a status. Upstream: `SyncJobBatchPeriod`.
+/// The delay of a sync after a change of a pod or a status. Upstream: `SyncJobBatchPeriod`. It limits a Job
+/// to about one sync per second, however many pods end.
 pub(super) const BATCH: Duration = Duration::from_secs(1);
 
 /// The objects that the handlers act on.
+// One set of them serves both informers.
 pub(super) struct Handlers {
     pub(super) gates: JobGates,
     pub(super) jobs: Store<Job>,
@@ -50,6 +55,7 @@ impl Handlers {
     fn job_changed(&self, change: &Change<'_, Job>) {
         match change {
             Change::Added { object, .. } => self.job_added(object),
+            // A gap of the watch can hide that another Job has taken the name. Both events are then due.
             Change::Updated { old, new } if old.meta.uid != new.meta.uid => {
                 self.job_deleted(old);
                 self.job_added(new);
@@ -59,13 +65,18 @@ impl Handlers {
         }
     }
 
+    /// Upstream: `addJob`. After a restart each Job comes here, so the metric counts each external one anew.
     fn job_added(&self, job: &Job) {
         self.queue.add(job.key());
+        // The metric counts Jobs, so the sync itself does nothing for these.
         if let Some(name) = self.gates.external_manager(job) {
             self.metrics.external(name);
         }
     }
 
+    ///
+    /// Upstream: `updateJob`. The generation rises with each change of the spec, and a write of the status
+    /// keeps it.
     fn job_updated(&self, old: &Job, new: &Job) {
         let key = new.key();
         if new.finished().is_some() {
@@ -77,10 +88,12 @@ impl Handlers {
             return;
         }
         if old.meta.generation == new.meta.generation {
+            // Own writes of the status come here, too; the delay joins them with the events of pods.
             self.queue.add_after(key.clone(), BATCH);
         } else {
             self.queue.add(key.clone());
         }
+        // A user may change the deadline, and the timer of the last sync has the old one.
         let deadline = |job: &Job| job.spec.active_deadline_seconds;
         if deadline(new).is_some()
             && deadline(old) != deadline(new)
@@ -90,7 +103,8 @@ impl Handlers {
         }
     }
 
-    /// Drops the records about the Job, which would delay the first sync of its successor.
+    /// Drops the records about the Job, which would delay the first sync of its successor. Upstream:
+    /// `deleteJob`. The sync of the key finds no Job, and forgets the rest.
     fn job_deleted(&self, job: &Job) {
         let key = job.key();
         self.control.forget(&key);
@@ -99,6 +113,8 @@ impl Handlers {
         self.enqueue_pods_of(job);
     }
 
+    /// Upstream: `enqueueLabelSelector`. The UID is in the key, so that only the pods of this Job are meant;
+    /// upstream takes all pods of the selector.
     fn enqueue_pods_of(&self, job: &Job) {
         match &job.spec.selector {
             Ok(selector) => self.orphans.add(OrphanKey::Selected {
@@ -113,7 +129,10 @@ impl Handlers {
     }
 
     /// Enqueues the Jobs that a change of a pod concerns, and counts their expectations down.
+    ///
+    /// Upstream: `addPod`, `updatePod` and `deletePod`.
     fn pod_changed(&self, change: &Change<'_, Pod>) {
+        // Before all else: the metric also counts pods that concern no Job.
         self.metrics.pod_changed(change);
         if let Some(pod) = orphaned(&self.jobs, change) {
             self.orphans.add(OrphanKey::Named(pod.key()));
@@ -128,7 +147,9 @@ impl Handlers {
             self.control.observe(change, &event);
             let key = job.key();
             match removed(change) {
+                // A pod that is gone will never show the removal, so it counts as shown.
                 Some(gone) if is_deleted => self.memory.removals.observed(&key, &gone.meta.uid),
+                // The old state plays no part, as upstream: events may be joined, and the newest one decides.
                 _ if !change.object().has_job_tracking => {
                     let uid = &change.object().meta.uid;
                     self.memory.removals.observed(&key, uid);
@@ -140,7 +161,7 @@ impl Handlers {
     }
 }
 
-/// The pod that a change shows as gone.
+/// The pod that a change shows as gone. A change of the UID under one name is the deletion of the old pod.
 fn removed<'a>(change: &Change<'a, Pod>) -> Option<&'a Arc<Pod>> {
     match change {
         Change::Deleted { object, .. } => Some(object),
@@ -151,8 +172,12 @@ fn removed<'a>(change: &Change<'a, Pod>) -> Option<&'a Arc<Pod>> {
 
 /// The pod of a change, if it has the tracking finalizer although no sync of a Job removes it. Such
 /// a pod lost its controller, or it is terminating and its Job is unknown or finished.
+///
+/// Upstream: the calls of `enqueueOrphanPod`. A false alarm is harmless, because the sync of the orphan asks
+/// again.
 fn orphaned<'a>(jobs: &Store<Job>, change: &Change<'a, Pod>) -> Option<&'a Arc<Pod>> {
     let pod = change.object();
+    // A resync shows the same state again.
     if let Change::Updated { old, new } = change
         && old.meta.resource_version == new.meta.resource_version
     {

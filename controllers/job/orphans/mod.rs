@@ -21,12 +21,13 @@ use steersman_values::labels::Selector;
 use super::finalizers::{RemovalPatch, is_gone};
 use super::gates::JobGates;
 
-/// Pods to check.
+/// Pods to check. Equal keys join in the queue: a Job that is deleted twice is looked at once.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum OrphanKey {
-    /// The pod with this name.
+    /// The pod with this name. Pods come here one by one as events show them, even if their Job is unknown.
     Named(ObjectKey),
-    /// The pods of a finished or deleted Job, and the orphans that its selector matches.
+    /// The pods of a finished or deleted Job, and the orphans that its selector matches. The events of a
+    /// deleted Job show no pods, so its pods are found by UID.
     Selected {
         /// Namespace of the Job.
         namespace: Sym,
@@ -50,7 +51,8 @@ impl fmt::Display for OrphanKey {
     }
 }
 
-/// A finalizer could not be removed.
+/// A finalizer could not be removed. Each failure is retried, since a forgotten finalizer keeps its pod, and
+/// the namespace, for ever.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum OrphanError {
     /// The live read of the owner failed.
@@ -75,6 +77,7 @@ pub(super) enum OrphanError {
 
 /// Syncs the queue of orphans.
 pub(super) struct OrphanSyncer {
+    // Pods of Jobs with another manager keep their finalizers, since that manager counts them.
     pub(super) gates: JobGates,
     pub(super) jobs: Store<Job>,
     pub(super) pods: ByController<Pod>,
@@ -83,6 +86,7 @@ pub(super) struct OrphanSyncer {
     pub(super) client: ApiClient,
 }
 
+// One failure must not stop the others: each pod is released on its own.
 impl Syncer<OrphanKey> for OrphanSyncer {
     type Error = OrphanError;
 
@@ -90,6 +94,7 @@ impl Syncer<OrphanKey> for OrphanSyncer {
         let mut failure = None;
         for pod in self.candidates(key) {
             match self.release(&pod).await {
+                // Leadership is over, so no further patch may be sent.
                 Err(error) if ApiError::within(&error).is_some_and(ApiError::is_fenced) => {
                     return Err(error);
                 }
@@ -106,7 +111,8 @@ impl Syncer<OrphanKey> for OrphanSyncer {
 }
 
 impl OrphanSyncer {
-    /// The cached pods of `key` that have the finalizer.
+    /// The cached pods of `key` that have the finalizer. For a selector, pods of other controllers are left
+    /// out, in contrast to upstream.
     fn candidates(&self, key: &OrphanKey) -> Vec<Arc<Pod>> {
         let mut pods = match key {
             OrphanKey::Named(name) => self.pods.store().get(name).into_iter().collect(),
@@ -149,7 +155,11 @@ impl OrphanSyncer {
     }
 
     /// Whether `pod` is left to no Job: its Job is finished or gone, or its controller is missing.
+    ///
+    /// Upstream: `handleSingleOrphanPod`. Only batch/v1 Jobs are known: another controller may use the same
+    /// finalizer for its pods.
     async fn is_orphan(&self, pod: &Pod) -> Result<bool, OrphanError> {
+        // Garbage collection with `orphan` removes the reference and leaves the finalizer.
         let Some(reference) = pod.meta.controller() else {
             return Ok(true);
         };
@@ -159,6 +169,7 @@ impl OrphanSyncer {
         if let Some(job) = owner_of(&self.jobs, &pod.meta) {
             return Ok(!self.counts_pods_of(&job, reference));
         }
+        // With a cache of this term, an absent Job is gone.
         if !self.jobs_cache.predates_term() {
             return Ok(true);
         }
@@ -171,7 +182,8 @@ impl OrphanSyncer {
         Ok(live.is_none_or(|job| !self.counts_pods_of(&job, reference)))
     }
 
-    /// The Job `name` as the API server has it now.
+    /// The Job `name` as the API server has it now. `None` only if the answer is about this object. A missing
+    /// API is a failure.
     async fn live_job(&self, namespace: &str, name: &str) -> Result<Option<Job>, LiveError> {
         let target = Target {
             resource: Job::RESOURCE,

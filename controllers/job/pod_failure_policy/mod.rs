@@ -2,6 +2,9 @@
 //!
 //! Rules are tried in order, and the first match decides. A rule with an unknown action is skipped.
 //! Upstream: `pod_failure_policy.go`.
+//!
+//! Policies work only with `restartPolicy: Never`, so a failed pod has its final exit codes. `end_state/`,
+//! `snapshot.rs` and `tracking.rs` ask the same function, so they agree about each pod.
 
 use steersman_objects::{
     JobSpec, OnExitCodes, OnPodCondition, Pod, PodFailurePolicyRule, TerminatedContainer,
@@ -10,13 +13,15 @@ use steersman_objects::{
 /// The action of the rule that a failed pod matches.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Action {
-    /// The failure does not count.
+    /// The failure does not count. For failures from outside, such as a drain of the node.
     Ignore,
-    /// The failure counts.
+    /// The failure counts. As without a policy; it ends the search for further rules.
     Count,
-    /// The failure counts, and the index of the pod fails.
+    /// The failure counts, and the index of the pod fails. The API server admits it only beside
+    /// `backoffLimitPerIndex`.
     FailIndex,
-    /// The failure counts, and the Job fails with this message.
+    /// The failure counts, and the Job fails with this message. The Job ends even if its limits allow further
+    /// retries.
     FailJob(String),
 }
 
@@ -33,6 +38,8 @@ impl Action {
 }
 
 /// The action for the failed pod `pod`; `None` without a policy or a matching rule.
+///
+/// Upstream: `matchPodFailurePolicy`.
 pub(super) fn action(spec: &JobSpec, pod: &Pod) -> Option<Action> {
     let rules = &spec.pod_failure_policy.as_ref()?.rules;
     let mut matching = rules
@@ -43,7 +50,7 @@ pub(super) fn action(spec: &JobSpec, pod: &Pod) -> Option<Action> {
 }
 
 /// Whether the failure of `pod` counts towards the back-off limits. Only the action `Ignore`
-/// prevents it.
+/// prevents it. A pod without a matching rule counts.
 pub(super) fn counts(spec: &JobSpec, pod: &Pod) -> bool {
     action(spec, pod) != Some(Action::Ignore)
 }
@@ -70,7 +77,8 @@ impl Cause<'_> {
     }
 }
 
-/// The action of `rule`, at this position in the list, if `pod` matches it.
+/// The action of `rule`, at this position in the list, if `pod` matches it. A rule has either exit codes or
+/// conditions; the API server refuses both together.
 fn matched(rule: &PodFailurePolicyRule, position: usize, pod: &Pod) -> Option<Action> {
     let cause = match &rule.on_exit_codes {
         Some(requirement) => Cause::Container(failed_container(requirement, pod)?),
@@ -81,12 +89,14 @@ fn matched(rule: &PodFailurePolicyRule, position: usize, pod: &Pod) -> Option<Ac
         "Count" => Some(Action::Count),
         "FailIndex" => Some(Action::FailIndex),
         "FailJob" => Some(Action::FailJob(cause.message(pod, position))),
+        // An action of a later release: the next rule decides, as upstream.
         _ => None,
     }
 }
 
 /// The first container that meets the requirement. Init containers come last, as in the list of
-/// terminated containers.
+/// terminated containers. Upstream: `matchOnExitCodes`. A container that still runs has no exit code, and so
+/// it matches nothing.
 fn failed_container<'a>(
     requirement: &OnExitCodes,
     pod: &'a Pod,
@@ -102,11 +112,13 @@ fn failed_container<'a>(
             "NotIn" => !is_listed,
             _ => false,
         };
+        // Even `NotIn` never matches a success: the exit code 0 is no failure.
         has_name(container) && container.exit_code != 0 && meets
     })
 }
 
-/// The type of the first condition of the pod that equals one of `patterns`.
+/// The type of the first condition of the pod that equals one of `patterns`. Upstream:
+/// `matchOnPodConditions`. The order of the pod's conditions decides, for the text of the message.
 fn matching_condition<'a>(patterns: &[OnPodCondition], pod: &'a Pod) -> Option<&'a str> {
     let found = pod.conditions.iter().find(|condition| {
         patterns

@@ -1,6 +1,7 @@
 //! The counts of one sync: a Job, its pods, and the pods that its status does not count yet.
 //!
-//! All decisions of a sync read the same snapshot, so they agree. Upstream: `syncJobCtx`.
+//! All decisions of a sync read the same snapshot, so they agree. Upstream: `syncJobCtx`. The status that it
+//! reads is the newest one that this process knows: see `JobSyncer::newest`.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -13,24 +14,30 @@ use super::per_index;
 use super::pod_failure_policy;
 use super::pods::{JobPod, has_failed};
 
-/// A Job and its pods at the start of a sync.
+/// A Job and its pods at the start of a sync. It lasts for one sync, and borrows the Job.
 pub(super) struct Snapshot<'a> {
     pub(super) job: &'a Job,
     /// All pods. Those of an Indexed Job are sorted by index.
     pub(super) pods: Vec<JobPod>,
-    /// The active pods.
+    /// The active pods. Neither finished nor terminating.
     pub(super) active: Vec<JobPod>,
-    /// Number of active pods that are ready.
+    /// Number of active pods that are ready. For `status.ready`.
     pub(super) ready: usize,
-    /// Number of terminating pods that have not finished.
+    /// Number of terminating pods that have not finished. They are no longer active, and not yet replaced
+    /// under the policy `Failed`.
     pub(super) terminating: usize,
-    /// Number of succeeded pods, or of succeeded indexes.
+    /// Number of succeeded pods, or of succeeded indexes. It contains the counter of the status, its
+    /// uncounted pods, and those that this sync finds. For an Indexed Job, it is the size of the set of
+    /// indexes.
     pub(super) succeeded: i64,
-    /// Number of failed pods that count.
+    /// Number of failed pods that count. The same three parts as in `succeeded`. Failures that the policy
+    /// ignores are left out.
     pub(super) failed: i64,
-    /// End times of succeeded pods that the status does not count.
+    /// End times of succeeded pods that the status does not count. They end a series of failures for the
+    /// back-off.
     pub(super) new_successes: Vec<Timestamp>,
-    /// End times of failed pods that the status does not count, ignored ones included.
+    /// End times of failed pods that the status does not count, ignored ones included. The back-off counts
+    /// ignored failures, as upstream: see `Backoff`.
     pub(super) new_failures: Vec<Timestamp>,
     /// The indexes of an Indexed Job.
     pub(super) indexed: Option<Indexed>,
@@ -38,30 +45,34 @@ pub(super) struct Snapshot<'a> {
 
 /// The indexes of an Indexed Job.
 pub(super) struct Indexed {
-    /// Number of indexes.
+    /// Number of indexes. `spec.completions`. Validation demands it for this mode.
     pub(super) completions: i64,
-    /// Succeeded indexes according to the status.
+    /// Succeeded indexes according to the status. It tells new successes from old ones in `tracking.rs`.
     pub(super) completed_before: Indexes,
-    /// Succeeded indexes, with those of pods that the status does not count.
+    /// Succeeded indexes, with those of pods that the status does not count. A success is never taken back,
+    /// even if its pod is deleted.
     pub(super) succeeded: Indexes,
-    /// Indexes of active pods.
+    /// Indexes of active pods. Indexes at or above `completions` may be among them.
     pub(super) active: Indexes,
     /// Set if the Job limits the failures of each index.
     pub(super) per_index: Option<PerIndex>,
 }
 
-/// Failures of single indexes.
+/// Failures of single indexes. See `per_index/` for the reason of the annotations.
 pub(super) struct PerIndex {
-    /// Failed indexes.
+    /// Failed indexes. In the status as well as new.
     pub(super) failed: Indexes,
-    /// The failed pods that wait for their replacement.
+    /// The failed pods that wait for their replacement. By index, with one pod each.
     pub(super) awaiting: BTreeMap<i64, JobPod>,
 }
 
 impl<'a> Snapshot<'a> {
     /// Counts the `pods` of `job`.
+    ///
+    /// Upstream: the first half of `syncJob`, with `getNewFinishedPods` and `nonIgnoredFailedPodsCount`.
     pub(super) fn new(job: &'a Job, mut pods: Vec<JobPod>) -> Self {
         let completions = completions_of_indexed(job);
+        // In the order of indexes, the first uncounted ones are the lowest. Their text is short.
         if completions.is_some() {
             pods.sort_by_key(|pod| pod.index());
         }
@@ -72,6 +83,8 @@ impl<'a> Snapshot<'a> {
             uncounted.map_or(&[][..], |pods| &pods.failed),
         ]
         .map(|uids| uids.iter().collect());
+        // A pod is new if no part of the status has it: neither the list of UIDs nor, by the finalizer, the
+        // counter.
         let new = |known: &HashSet<&Uid>, is_finished: &dyn Fn(&JobPod) -> bool| {
             let has_index = |pod: &JobPod| completions.is_none_or(|n| pod.index_below(n).is_some());
             let is_new =
@@ -81,12 +94,14 @@ impl<'a> Snapshot<'a> {
         };
         let new_succeeded = new(&known_succeeded, &|pod| pod.has_succeeded());
         let new_failed = new(&known_failed, &|pod| has_failed(pod, &job.spec));
+        // Ignored failures are left out of the counter, and stay in `new_failures`.
         let counted_failed = new_failed
             .iter()
             .filter(|pod| pod_failure_policy::counts(&job.spec, pod))
             .count();
         let indexed = completions.map(|completions| Indexed::new(job, completions, &pods, &active));
         let succeeded = match &indexed {
+            // A set needs no counter, so uncounted pods cannot count twice.
             Some(indexes) => indexes.succeeded.len(),
             None => total(
                 job.status.succeeded,
@@ -114,7 +129,7 @@ impl<'a> Snapshot<'a> {
         self.indexed.as_ref().map(|indexes| indexes.completions)
     }
 
-    /// The indexes of terminating pods.
+    /// The indexes of terminating pods. Under the policy `Failed` they keep their indexes.
     pub(super) fn terminating_indexes(&self) -> Indexes {
         let terminating = self.pods.iter().filter(|pod| pod.is_terminating());
         let indexes: BTreeSet<i64> = terminating.filter_map(JobPod::index).collect();
@@ -132,6 +147,8 @@ impl<'a> Snapshot<'a> {
     }
 
     /// Whether the status does not count all finished pods yet.
+    ///
+    /// Upstream needs no such function. Here it decides whether a sync must confirm its caches first.
     pub(super) fn has_uncounted(&self) -> bool {
         let is_uncounted =
             |pod: &JobPod| pod.is_tracked && (pod.is_finished() || has_failed(pod, &self.job.spec));
@@ -144,6 +161,7 @@ impl<'a> Snapshot<'a> {
 impl Indexed {
     fn new(job: &Job, completions: i64, pods: &[JobPod], active: &[JobPod]) -> Self {
         let completed_before = Indexes::parse(&job.status.completed_indexes, completions);
+        // `has_finalizer` keeps an index in the set while the removal is in flight.
         let new: BTreeSet<i64> = pods
             .iter()
             .filter(|pod| pod.has_finalizer && pod.has_succeeded())
@@ -170,13 +188,15 @@ impl Indexed {
     }
 }
 
-/// The number of indexes of an Indexed Job; `None` for other Jobs.
+/// The number of indexes of an Indexed Job; `None` for other Jobs. Upstream: `isIndexedJob`. Missing
+/// completions are none, so no pod is created.
 fn completions_of_indexed(job: &Job) -> Option<i64> {
     let is_indexed = job.spec.completion_mode == CompletionMode::Indexed;
     is_indexed.then(|| job.spec.completions.unwrap_or(0).into())
 }
 
-/// A counter of the status with the pods that it does not contain yet.
+/// A counter of the status with the pods that it does not contain yet. 64 bits, since a counter at its limit
+/// plus new pods exceeds 32 bits.
 fn total(counter: i32, new: usize, uncounted: usize) -> i64 {
     i64::from(counter) + i64::try_from(new + uncounted).unwrap_or(i64::MAX)
 }

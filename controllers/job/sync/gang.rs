@@ -1,4 +1,6 @@
 //! The creations that let the pods of one sync be scheduled together.
+//!
+//! `gang/` decides; without the gate `WorkloadWithJob`, nothing here runs.
 
 use std::sync::Arc;
 
@@ -13,16 +15,18 @@ use steersman_runtime::workqueue::WorkQueue;
 use super::JobSyncer;
 use crate::job::gang::{self, Gang, Gangs};
 
-/// The Workload or the PodGroup of a Job could not be read or created.
+/// The Workload or the PodGroup of a Job could not be read or created. Pods are not created then: their gang
+/// would be incomplete. Upstream wraps the errors of `ensureWorkloadAndPodGroup`.
 #[derive(Debug, thiserror::Error)]
 pub(in crate::job) enum GangError {
-    /// The live read of the Workload failed.
+    /// The live read of the Workload failed. Only a new leader reads it.
     #[error("{0}")]
     Check(#[source] LiveError),
-    /// The Workload or the PodGroup could not be created.
+    /// The Workload or the PodGroup could not be created. With `AlreadyExists`, the cache still lacks the
+    /// object; a retry finds it.
     #[error("{0}")]
     Create(#[source] ApiError),
-    /// The created object could not be decoded.
+    /// The created object could not be decoded. Its version is unknown, so the cache cannot be awaited.
     #[error("{0}")]
     Answer(#[source] DecodeError),
 }
@@ -36,7 +40,8 @@ pub(in crate::job) struct GangCaches {
 
 impl GangCaches {
     /// Whether a cache lacks its first list, which it does while the API server lacks the type. Then
-    /// the key returns to the queue with the list.
+    /// the key returns to the queue with the list. Upstream waits at its start for both lists, and no Job
+    /// runs without the API.
     fn await_lists(&self, key: &ObjectKey, queue: &WorkQueue<ObjectKey>) -> bool {
         let cache = match self.gangs.versions() {
             [0, _] => &self.workloads_cache,
@@ -70,6 +75,7 @@ impl JobSyncer {
         if let Gang::Prevented(obstacle) = &gang {
             tracing::info!(%obstacle, "The pods are not scheduled together");
         }
+        // Only this answer can be wrong: a cache without the Workload, and pods that have it.
         let is_doubtful = matches!(gang, Gang::TooLate) && caches.workloads_cache.predates_term();
         if !is_doubtful {
             return Ok(Some(gang));
@@ -85,7 +91,8 @@ impl JobSyncer {
         Ok(None)
     }
 
-    /// Creates the missing objects of `gang`. Returns the PodGroup of new pods, if they have one.
+    /// Creates the missing objects of `gang`. Returns the PodGroup of new pods, if they have one. Both
+    /// creations follow each other in one sync, as upstream.
     pub(super) async fn complete(
         &self,
         owner: Owner<'_, Job>,
@@ -111,6 +118,7 @@ impl JobSyncer {
                 created
             }
         };
+        // A Workload without template has been excluded by `Gangs::of`.
         let Some(body) = gang::pod_group(job, &workload) else {
             return Ok(None);
         };
@@ -119,6 +127,8 @@ impl JobSyncer {
     }
 
     /// Creates an object of type `T`, and records its version as a write for the Job at `key`.
+    ///
+    /// The next sync waits until the cache shows it, so no object is created twice.
     async fn make<T: Object>(
         &self,
         key: &ObjectKey,

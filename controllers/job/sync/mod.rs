@@ -3,6 +3,9 @@
 //! This module does all IO of a sync; its decisions are in the other files of the controller.
 //! Upstream: `syncJob` and the parts of `manageJob` and `trackJobStatusAndRemoveFinalizers` that
 //! write.
+//!
+//! The order of one sync: claim pods, take a snapshot, decide, confirm the caches, write pods, write the
+//! status. Each later step sees the results of the earlier ones in `Counts` and in the status.
 
 mod gang;
 mod pods;
@@ -44,13 +47,16 @@ pub(super) enum SyncError {
     /// A pod could not be adopted or released.
     #[error("claim pods: {0}")]
     Claim(#[source] ClaimError),
-    /// The cache is in doubt, and the live read to confirm it failed.
+    /// The cache is in doubt, and the live read to confirm it failed. The same read is tried again later; no
+    /// write precedes it.
     #[error("check the cache: {0}")]
     Check(#[source] LiveError),
-    /// The objects that let pods be scheduled together are not there.
+    /// The objects that let pods be scheduled together are not there. Pods without their group could not join
+    /// it later, so none is created.
     #[error("ensuring Workload and PodGroup: {0}")]
     Gang(#[source] GangError),
-    /// Pods could not be created or deleted.
+    /// Pods could not be created or deleted. The status is written all the same, since it reports the pods
+    /// that exist.
     #[error("{0}")]
     Pods(#[source] PodsError),
     /// Finished pods could not be counted.
@@ -64,10 +70,10 @@ pub(super) enum TrackError {
     /// The first write of the status.
     #[error("adding uncounted pods to status: {0}")]
     Add(#[source] StatusError),
-    /// The patches of pods.
+    /// The patches of pods. Some pods may have lost the finalizer. The second write counts these.
     #[error("removing tracking finalizer: {0}")]
     Release(#[source] ApiError),
-    /// The second write of the status.
+    /// The second write of the status. The finalizers are gone, and the list of UIDs remembers the pods.
     #[error("removing uncounted pods from status: {0}")]
     Remove(#[source] StatusError),
 }
@@ -96,24 +102,31 @@ impl ObjectSyncer for JobSyncer {
     type Object = Job;
     type Error = SyncError;
 
+    // The order is that of upstream's `syncJob`. The manager of a Job is checked first: its status is none of
+    // this controller's business.
     async fn sync(&self, key: &ObjectKey, cached: Arc<Job>) -> Result<Requeue, SyncError> {
         if self.gates.external_manager(&cached).is_some() {
             return Ok(Requeue::Never);
         }
+        // The end of a Job is final, so records about it only take memory.
         if cached.finished().is_some() {
             self.control.forget(key);
             self.memory.forget(key);
             return Ok(Requeue::Never);
         }
+        // Newer than the cache: this process has written the end, and the event is on its way. Upstream:
+        // `finishedJobExpectations`.
         let job = self.gates.apply(self.newest(key, cached));
         if job.finished().is_some() {
             return Ok(Requeue::Never);
         }
+        // A mode of a later release: this controller cannot know its pods.
         if job.spec.completion_mode == CompletionMode::Unknown {
             let message = "Skipped Job sync because completion mode is unknown";
             self.event(&job, EventType::Warning, "UnknownCompletionMode", message);
             return Ok(Requeue::Never);
         }
+        // Earlier returns are no syncs for the metrics.
         let began = Instant::now();
         let mut action = SyncAction::Reconciling;
         let result = self.sync_unfinished(key, &job, &mut action).await;
@@ -138,18 +151,24 @@ impl ObjectSyncer for JobSyncer {
     }
 }
 
-/// The pods of a Job as its status will report them.
+/// The pods of a Job as its status will report them. It starts with the snapshot, and follows the writes of
+/// the sync.
 #[derive(Debug, Clone, Copy)]
 struct Counts {
+    /// Active pods of the snapshot, with created and without deleted ones.
     active: usize,
+    /// Active ones that are ready.
     ready: usize,
+    /// With pods that this sync deletes.
     terminating: usize,
-    /// Active pods that do not exist, because the namespace terminates and refused them.
+    /// Active pods that do not exist, because the namespace terminates and refused them. They count as
+    /// active, as upstream, which ignores this refusal.
     refused: usize,
 }
 
 impl Counts {
-    /// Counts deleted pods as terminating.
+    /// Counts deleted pods as terminating. Only deletions without a failure come here. Upstream also
+    /// subtracts ready pods of failed ones.
     fn remove(&mut self, deleted: &[&JobPod]) {
         self.active -= deleted.len();
         self.ready -= deleted.iter().filter(|pod| pod.is_ready()).count();
@@ -173,6 +192,7 @@ impl JobSyncer {
         job: &Job,
         label: &mut SyncAction,
     ) -> Result<Requeue, SyncError> {
+        // Validation prevents it. A retry cannot mend it, and a change of the Job enqueues the key.
         let selector = match &job.spec.selector {
             Ok(selector) => selector,
             Err(error) => {
@@ -186,6 +206,8 @@ impl JobSyncer {
             selector,
         };
         let result = self.sync_pods(owner, label).await;
+        // Another Job of this name may have come during the requests. Its first sync must not wait for
+        // records of this one.
         if self.control.forget_if_replaced(owner, &self.jobs) {
             self.memory.forget(key);
         }
@@ -213,18 +235,22 @@ impl JobSyncer {
 
         let now = self.clock.now();
         let mut status = job.status.clone();
+        // The field is always written, as upstream: its absence would mean a Job without tracking.
         status.uncounted_terminated_pods.get_or_insert_default();
+        // A suspended Job has not started, so its deadline does not run.
         if status.start_time.is_none() && !job.spec.suspend {
             status.start_time = Some(self.clock.now_seconds());
         }
         let backoff = self.memory.backoffs.get(key);
         let backoff = backoff.after(&snapshot.new_successes, &snapshot.new_failures);
         let mut finish = end_state::evaluate(&snapshot, status.start_time, now);
+        // A Job that terminates gets no further pods. Its pods are counted and released, so that it can go.
         let action = if finish.is_none() && is_settled && !job.meta.is_terminating() {
             Some(manage::decide(&snapshot, backoff.remaining(now), now))
         } else {
             None
         };
+        // A sync that changes nothing needs no live reads, and most syncs are of this kind.
         let acts = action.as_ref().is_some_and(Action::writes);
         let ends = finish.is_some()
             || end_state::completions_reached(&snapshot, snapshot.active.len()).is_some();
@@ -233,8 +259,10 @@ impl JobSyncer {
         if !is_current {
             return Ok(Requeue::Never);
         }
+        // After the confirmation of the caches and before the pods, which name the group.
         let group = self.complete(owner, gang).await.map_err(SyncError::Gang)?;
 
+        // The end comes by the clock, and no event tells of it.
         if finish.is_none()
             && let Some(left) = end_state::deadline_in(job, status.start_time, now)
         {
@@ -252,7 +280,8 @@ impl JobSyncer {
             failure = self
                 .delete_active(owner, &snapshot.active, &mut counts)
                 .await;
-            // Some pods may still run, or may not be in the cache yet.
+            // Some pods may still run, or may not be in the cache yet. The next sync finds the announced or
+            // repeated end again.
             if counts.active > 0 || !is_settled {
                 finish = None;
             }
@@ -266,14 +295,17 @@ impl JobSyncer {
             if counts.refused > 0 {
                 snapshot.expect_no_replacements();
             }
+            // Evaluated with the active pods after this sync's writes.
             finish = end_state::completions_reached(&snapshot, counts.active);
             if finish.is_none() && is_managed {
                 suspension_changed = self.report_suspension(job, &mut status, now);
             }
         }
+        // The end of leadership: a status of this process could overwrite that of the next leader.
         if let Some(failure) = failure.take_if(|failure| failure.is_fenced()) {
             return Err(SyncError::Pods(failure));
         }
+        // A failed creation or deletion does not stop the count of ended pods, as upstream.
         let changed = self.set_counts(&mut status, counts) || suspension_changed;
         // Upstream: `trackTerminatingPods` and `enactJobFinished`.
         let terminating = if self.gates.delays_ends() {
@@ -296,11 +328,14 @@ impl JobSyncer {
         if let Some(failure) = failure {
             return Err(SyncError::Pods(failure));
         }
+        // Expectations that are never met end by time; then the key must come back.
         let expires = self.control.consistency().expires_in(key);
         Ok(expires.map_or(Requeue::Never, Requeue::After))
     }
 
     /// The claimed pods with the state of their finalizers.
+    ///
+    /// Upstream: the end of `getPodsForJob`, and the conditions on finalizers in `getValidPodsWithFilter`.
     pub(super) fn job_pods(&self, key: &ObjectKey, job: &Job, claimed: &[Arc<Pod>]) -> Vec<JobPod> {
         let removals = self.memory.removals.expected(key);
         let pods = claimed.iter().map(|pod| {
@@ -327,11 +362,14 @@ impl JobSyncer {
         claimed: &[Arc<Pod>],
     ) -> Result<bool, SyncError> {
         let meta = &owner.object.meta;
+        // A status of the former leader may be newer than the cached Job.
         let is_current = self.cache.age().shows::<Job>(&self.client, meta).await;
         if !is_current.map_err(SyncError::Check)? {
             return Ok(false);
         }
         let state = |pod: &Pod| {
+            // A finished pod without the finalizer is counted, so it does not matter whether the cache has
+            // it.
             let matters = pod.has_job_tracking || !pod.is_finished();
             let state = (pod.has_job_tracking, pod.phase, pod.meta.is_terminating());
             matters.then_some(state)
@@ -341,6 +379,9 @@ impl JobSyncer {
     }
 
     /// Sets the condition `Suspended` of a Job that is not complete. Returns whether it changes.
+    ///
+    /// Upstream: the calls of `ensureJobConditionStatus` in `syncJob`. The Event comes once per change,
+    /// because the condition is compared.
     fn report_suspension(&self, job: &Job, status: &mut JobStatus, now: Timestamp) -> bool {
         let (is, event, reason, message) = if job.spec.suspend {
             (TRUE, "Suspended", "JobSuspended", "Job suspended")
@@ -366,7 +407,8 @@ impl JobSyncer {
         self.recorder.event(about, kind, reason, message.to_owned());
     }
 
-    /// Sets the numbers of pods. Returns whether one changes.
+    /// Sets the numbers of pods. Returns whether one changes. Without its gate, `terminating` stays absent,
+    /// as upstream.
     fn set_counts(&self, status: &mut JobStatus, counts: Counts) -> bool {
         let number = |count: usize| i32::try_from(count).unwrap_or(i32::MAX);
         let terminating = self.gates.replacement_policy.then_some(counts.terminating);
@@ -381,6 +423,7 @@ impl JobSyncer {
     }
 }
 
+/// Upstream returns the label from `manageJob`. An end of the Job keeps `reconciling`.
 fn label_of(action: &Action) -> SyncAction {
     match action {
         Action::Steady => SyncAction::Tracking,

@@ -1,4 +1,6 @@
 //! The creations and deletions of pods of one sync.
+//!
+//! `manage/` has decided. Writes go through `PodControl`, which records them for the next decision.
 
 use steersman_client::{ApiError, Target, Violation};
 use steersman_objects::{Job, Object, ObjectKey, ObjectReference, PodGroup};
@@ -14,6 +16,8 @@ use crate::job::pods::JobPod;
 use crate::job::snapshot::Snapshot;
 use crate::job::template::Template;
 
+///
+/// A refusal by an invariant is reported like a failed request, so that users see it in the log.
 impl JobSyncer {
     /// Creates or deletes pods, and keeps `counts` up to date. New pods belong to `group`. Returns
     /// the first failure.
@@ -28,6 +32,7 @@ impl JobSyncer {
         match action {
             Action::Steady => None,
             Action::Wait(time) => {
+                // Upstream: `enqueueSyncJobWithDelay`, which never waits for less than the batch of events.
                 self.queue.add_after(owner.key.clone(), time.max(BATCH));
                 None
             }
@@ -46,6 +51,7 @@ impl JobSyncer {
                 if let Err(refused) = self.permit(owner, checked) {
                     return Some(PodsError::Create(refused));
                 }
+                // A malformed template needs a change of the Job. The error keeps the key in the back-off.
                 let template = match Template::of(owner.object) {
                     Ok(template) => template.in_group(group),
                     Err(error) => return Some(PodsError::Template(error)),
@@ -66,6 +72,7 @@ impl JobSyncer {
         self.client.permit(target, checked)
     }
 
+    /// Pods that a terminating namespace refuses count as active, as upstream.
     async fn create(
         &self,
         owner: Owner<'_, Job>,
@@ -80,6 +87,7 @@ impl JobSyncer {
                 let body = template.body();
                 self.control.create_each(owner, *count, |_| &*body).await
             }
+            // The variable is in the shared template; index, name and annotations are per pod.
             Pods::Indexes(indexes) => {
                 let template = template.indexed();
                 let per_index = snapshot.indexed.as_ref().and_then(|i| i.per_index.as_ref());
@@ -102,7 +110,8 @@ impl JobSyncer {
             .map_or(Ok(()), |error| Err(PodsError::Create(error)))
     }
 
-    /// Deletes all active pods of a Job that ends. They keep the finalizer until they are counted.
+    /// Deletes all active pods of a Job that ends. They keep the finalizer until they are counted. Upstream:
+    /// `deleteActivePods`.
     pub(super) async fn delete_active(
         &self,
         owner: Owner<'_, Job>,
@@ -118,7 +127,8 @@ impl JobSyncer {
     }
 
     /// Deletes pods that the Job does not want. They lose the finalizer first, so they are not
-    /// counted as failed.
+    /// counted as failed. Upstream: `deleteJobPods`. A crash between patch and deletion leaves a pod that
+    /// `victims/` chooses first.
     async fn delete_surplus(
         &self,
         owner: Owner<'_, Job>,
@@ -128,6 +138,7 @@ impl JobSyncer {
         let key = owner.key;
         let about = ObjectReference::of(owner.object);
         let expected = pods.iter().map(|pod| pod.key()).collect();
+        // Before the requests, so that an early event is not missed.
         self.control.consistency().expect_deletions(key, expected);
         let delete = |pod| self.release_and_delete(key, pod, &about);
         let Deletions { deleted, failure } = self.control.delete_each(key, pods, delete).await;
@@ -141,6 +152,7 @@ impl JobSyncer {
         pod: &JobPod,
         about: &ObjectReference,
     ) -> Result<Deleted, PodsError> {
+        // A pod that this sync has just adopted has the finalizer, although its cached copy lacks it.
         if pod.has_finalizer {
             let patch = RemovalPatch::of(&pod.meta.uid);
             match self.control.patch(key, &pod.meta, &patch).await {

@@ -1,4 +1,6 @@
 //! The writes of one sync that count finished pods: the status, and the removal of finalizers.
+//!
+//! `tracking.rs` computes the writes. Most syncs send none, and a sync with ended pods sends two.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -18,7 +20,8 @@ use crate::job::pods::JobPod;
 use crate::job::snapshot::Snapshot;
 use crate::job::tracking;
 
-/// Concurrent patches of pods per sync. The throttle of the client limits their rate.
+/// Concurrent patches of pods per sync. The throttle of the client limits their rate. One request after the
+/// other would make a Job of thousands of pods slow.
 const AT_ONCE: usize = 200;
 
 /// The input of the steps that count finished pods.
@@ -26,13 +29,16 @@ pub(in crate::job) struct Write {
     pub(in crate::job) status: JobStatus,
     /// Whether the status differs from the served one already.
     pub(in crate::job) changed: bool,
+    /// `None` while the Job goes on, or while pods of its end are left.
     pub(in crate::job) finish: Option<Finish>,
     /// The record to remember after the first write.
     pub(in crate::job) backoff: Backoff,
-    /// Terminating pods that the end of the Job waits for.
+    /// Terminating pods that the end of the Job waits for. Zero if the gates do not delay the end.
     pub(in crate::job) terminating: usize,
 }
 
+///
+/// Upstream: `trackJobStatusAndRemoveFinalizers` and `flushUncountedAndRemoveFinalizers`.
 impl JobSyncer {
     /// Writes the status and removes finalizers, in the steps of [`tracking`].
     pub(in crate::job) async fn track(
@@ -53,9 +59,11 @@ impl JobSyncer {
         let announces = self.gates.delays_ends();
         let now = self.clock.now();
         let mut plan = tracking::plan(snapshot, status, finish.as_ref(), announces, now);
+        // The list must be stored before any finalizer goes: a crash would otherwise lose the pod.
         let written = if plan.needs_write || changed {
             let written = self.write_status(key, cached, &plan.status).await;
             let written = written.map_err(TrackError::Add)?;
+            // After the write, so that a repeated sync does not count the same failures again.
             self.memory.backoffs.set(key, backoff);
             self.metrics
                 .counted(cached, &cached.status, &written.status);
@@ -63,20 +71,24 @@ impl JobSyncer {
         } else {
             None
         };
+        // Counted only now, since a failed write repeats the sync.
         for (action, pods) in &plan.policy_actions {
             self.metrics.handled_by_policy(action, *pods);
         }
         let failure = self.release(key, &plan.released, &mut plan.tracked).await;
 
+        // The second write starts from the answer of the first, and so it meets no conflict with it.
         let job = written.as_deref().unwrap_or(cached);
         let mut status = written
             .as_ref()
             .map_or(plan.status, |job| job.status.clone());
         let moved = tracking::count_untracked(&mut status, &plan.tracked);
+        // A pod with a finalizer, or without a count, belongs to the Job; its end has to wait.
         let finish = finish.filter(|_| failure.is_none() && !plan.is_cut);
         let now = self.clock.now();
         let finish =
             finish.filter(|finish| tracking::finish(&mut status, finish, terminating, now));
+        // Partial progress is written even after a failure, as upstream.
         if moved || finish.is_some() {
             let counted = self.write_status(key, job, &status).await;
             let counted = counted.map_err(TrackError::Remove)?;
@@ -89,6 +101,8 @@ impl JobSyncer {
     }
 
     /// Removes the finalizers of `pods`. Pods without a failure leave `tracked`.
+    ///
+    /// Upstream: `removeTrackingFinalizerFromPods`. Each failure is of one pod, so the others go on.
     async fn release(
         &self,
         key: &ObjectKey,
@@ -111,7 +125,8 @@ impl JobSyncer {
         failure
     }
 
-    /// Removes the finalizer of `pod`, and returns the UID of the pod.
+    /// Removes the finalizer of `pod`, and returns the UID of the pod. A pod that is gone needs no finalizer
+    /// removed, so this counts as success.
     async fn release_one<'a>(&self, key: &ObjectKey, pod: &'a JobPod) -> Result<&'a Uid, ApiError> {
         let uid = &pod.pod.meta.uid;
         let patched = self
@@ -126,7 +141,8 @@ impl JobSyncer {
         if is_gone(&error) { Ok(uid) } else { Err(error) }
     }
 
-    /// PUTs `status` on `job`, and returns the Job as stored.
+    /// PUTs `status` on `job`, and returns the Job as stored. The precondition is the resource version of
+    /// `job`, and a conflict ends the sync.
     async fn write_status(
         &self,
         key: &ObjectKey,
@@ -142,6 +158,8 @@ impl JobSyncer {
     }
 
     /// Tells users about the end of `job`.
+    ///
+    /// Upstream: `recordJobFinished`. It follows the write, so each end is reported once.
     fn report_end(&self, job: &Job, finish: &Finish) {
         if finish.is_complete {
             let completions = job.spec.completions;

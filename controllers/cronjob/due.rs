@@ -5,7 +5,8 @@
 //! no long search.
 //!
 //! Upstream: `mostRecentScheduleTime` and `nextScheduleTimeDuration` in `utils.go`. Difference: the
-//! delay of a schedule is unset after its last time. Upstream's delay is negative then.
+//! delay of a schedule is unset after its last time. Upstream's delay is negative then. All functions are
+//! pure; `start.rs` combines them with the state of the CronJob.
 
 use std::time::Duration;
 
@@ -15,35 +16,38 @@ use steersman_values::clock::saturating_since;
 use steersman_helpers::cron::Schedule;
 
 /// Delay after a scheduled time, so that small differences between clocks do not lead to an early
-/// sync.
+/// sync. Upstream: `nextScheduleDelta`.
 const PADDING: SignedDuration = SignedDuration::from_millis(100);
 
-/// More missed times than this lead to a warning.
+/// More missed times than this lead to a warning. Upstream's bound, chosen there to exceed the hourly runs of
+/// a long weekend.
 const MANY: i64 = 100;
 
-/// Scheduled times of which no Job is known.
+/// Scheduled times of which no Job is known. Only `Many` has a consequence, the Event `TooManyMissedTimes`.
+/// The most recent run starts in each case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Missed {
-    /// At most one.
+    /// At most one. Upstream: `noneMissed`.
     None,
-    /// Up to 100.
+    /// Up to 100. Upstream: `fewMissed`.
     Few,
-    /// More.
+    /// More. Upstream: `manyMissed`. A wrong clock is a usual cause.
     Many,
 }
 
 /// The answer of [`Times::most_recent`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Recent {
-    /// The time after which the search began.
+    /// The time after which the search began. Without a run since then, the next time follows from it.
     pub(super) earliest: Timestamp,
-    /// The most recent scheduled time that is not after now.
+    /// The most recent scheduled time that is not after now. `None` means that no run is due.
     pub(super) time: Option<Timestamp>,
     /// The estimate of missed times.
     pub(super) missed: Missed,
 }
 
-/// The schedule has no two times within five years, such as 31 February.
+/// The schedule has no two times within five years, such as 31 February. The text is upstream's, where the
+/// difference of two absent times is zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("time difference between two schedules is less than 1 second")]
 pub(super) struct NoTimes;
@@ -51,16 +55,19 @@ pub(super) struct NoTimes;
 /// The times of a CronJob from which its next Job follows.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Times {
-    /// Creation of the CronJob.
+    /// Creation of the CronJob. It stands for the last time of a CronJob that has never run.
     pub(super) created: Timestamp,
-    /// `status.lastScheduleTime`.
+    /// `status.lastScheduleTime`. Runs until then need no Job any more.
     pub(super) last: Option<Timestamp>,
-    /// `spec.startingDeadlineSeconds`.
+    /// `spec.startingDeadlineSeconds`. In seconds. A run that is older is given up.
     pub(super) deadline: Option<i64>,
 }
 
 impl Times {
     /// The most recent time of `schedule` that is within the deadline.
+    ///
+    /// Upstream: `mostRecentScheduleTime`. A run at exactly the deadline is too late: the search begins after
+    /// it.
     pub(super) fn most_recent(
         &self,
         schedule: &Schedule,
@@ -78,14 +85,17 @@ impl Times {
             missed,
         };
         let first = schedule.next(earliest).ok_or(NoTimes)?;
+        // A run at exactly `now` is due.
         if now < first {
             return Ok(recent(None, Missed::None));
         }
+        // With one missed time, no estimate is needed. Most syncs end here.
         let second = schedule.next(first).ok_or(NoTimes)?;
         if now < second {
             return Ok(recent(Some(first), Missed::None));
         }
         let gap = second.as_second() - first.as_second();
+        // Upstream rounds the difference; schedules have whole seconds, so nothing is lost here.
         if gap < 1 {
             return Err(NoTimes);
         }
@@ -95,6 +105,7 @@ impl Times {
         // of `@every`.
         let back = SignedDuration::from_secs((missed - 2) * gap);
         let mut from = first.checked_add(back).unwrap_or(first);
+        // A gap that was longer than the estimate leaves no time, and then no run is due.
         let mut time = None;
         while let Some(next) = schedule.next(from).filter(|next| *next <= now) {
             (from, time) = (next, Some(next));
@@ -109,6 +120,9 @@ impl Times {
 
     /// The time until the next sync: just after the next scheduled time. `None` if there is no such
     /// time. The deadline has no influence.
+    ///
+    /// Upstream: `nextScheduleTimeDuration`. The base is a time of the schedule where possible, since the
+    /// times of `@every` follow from it.
     pub(super) fn delay(&self, schedule: &Schedule, now: Timestamp) -> Option<Duration> {
         let without_deadline = Self {
             deadline: None,
@@ -123,6 +137,7 @@ impl Times {
                 missed: Missed::None,
                 ..
             }) => earliest,
+            // Missed times without a most recent one, and schedules without times: the search begins now.
             Ok(_) | Err(NoTimes) => now,
         };
         let next = schedule.next(base)?.checked_add(PADDING).ok()?;

@@ -1,4 +1,6 @@
 //! Why a CronJob starts no Job, by the decision of its sync.
+//!
+//! The decision comes from the same functions as in the sync, so the reasons agree with it.
 
 use jiff::tz::TimeZone;
 use steersman_objects::{ConcurrencyPolicy, CronJob};
@@ -20,6 +22,7 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
         Some(at) => format!("ran last at {at}"),
         None => "has not run yet".to_owned(),
     };
+    // A suspension hides all other reasons, as in `start::decide`.
     if cron_job.spec.suspend {
         let message = "spec.suspend is true, so no Job starts";
         answer.add(Reason::new(Code::Suspended, NAME, message).who("owner of the CronJob"));
@@ -33,6 +36,7 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
             "UnknownTimeZone" | "UnparseableSchedule" | "InvalidSchedule" => Code::ScheduleInvalid,
             "TooManyMissedTimes" => Code::TooManyMissedRuns,
             "JobAlreadyActive" => Code::RunForbidden,
+            // Other notices concern no run, for example `UnsupportedSchedule`.
             _ => continue,
         };
         let mut message = notice.message.to_string();
@@ -43,6 +47,7 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
                 names.join(", ")
             );
         }
+        // The text of upstream is about seconds, and users look for their mistake elsewhere.
         if message.contains(&NoTimes.to_string()) {
             message = format!(
                 "no date of the next five years fits the schedule {:?}: a day or month excludes the other (the Event says {:?})",
@@ -87,6 +92,7 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
             }
             None => {
                 let message = format!("the run of {} is due", run.at);
+                // The sync comes at the time itself, so a minute without a Job is a fault.
                 let late = world.now.duration_since(run.at).as_secs() > 60;
                 let (code, who) = if late {
                     (
@@ -105,6 +111,7 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
         },
         Action::Start(_) => {}
     }
+    // Under `Forbid`, the running Job is the reason even if it is well.
     let is_forbidden = cron_job.spec.concurrency_policy == ConcurrencyPolicy::Forbid;
     for job in draft.active() {
         let found = world.get(&JOBS, doc.namespace(), &job.name).found();
@@ -115,6 +122,8 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
 }
 
 /// A run that was due and whose starting deadline has passed.
+///
+/// A decision without the deadline would start it. So the deadline alone is the reason.
 fn missed(cron_job: &CronJob, world: &World, answer: &mut Explanation) {
     let Some(deadline) = cron_job.spec.starting_deadline_seconds else {
         return;

@@ -2,6 +2,8 @@
 //!
 //! A change of the schedule enqueues the CronJob for its next time; every other change enqueues it
 //! at once. Upstream: `updateCronJob`, `addJob`, `updateJob` and `deleteJob`.
+//!
+//! The timer of the next run is set by the sync itself; the handlers only shorten the way to it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +22,7 @@ use steersman_helpers::cron::ScheduleError;
 
 use super::start;
 
-/// The parts that handlers need.
+/// The parts that handlers need. They decide without requests.
 pub(super) struct Handlers {
     pub(super) cron_jobs: Store<CronJob>,
     pub(super) queue: WorkQueue<ObjectKey>,
@@ -28,6 +30,7 @@ pub(super) struct Handlers {
     pub(super) consistency: ConsistencyStore,
     pub(super) recorder: EventRecorder,
     pub(super) clock: Clock,
+    /// Time zone of schedules without a zone.
     pub(super) local: TimeZone,
 }
 
@@ -42,6 +45,7 @@ impl Handlers {
         jobs.add_handler(move |change| handlers.job_changed(&change));
     }
 
+    // An unparsable schedule enqueues nothing: only another change of the spec can mend it.
     fn cron_job_changed(&self, change: &Change<'_, CronJob>) {
         let Change::Updated { old, new } = change else {
             return self.queue.add(change.object().key());
@@ -61,7 +65,11 @@ impl Handlers {
         }
     }
 
+    ///
+    /// Upstream: `addJob`, `updateJob` and `deleteJob`. A Job whose controller changes concerns both
+    /// CronJobs.
     fn job_changed(&self, change: &Change<'_, Job>) {
+        // Before the key is enqueued, so that the sync does not wait for this deletion.
         if let Some((owner, gone)) = deletion(change) {
             self.consistency.deletion_observed(&owner, &gone);
         }
@@ -81,6 +89,7 @@ impl Handlers {
         }
     }
 
+    /// Upstream: `resolveControllerRef`. A CronJob of another UID is not woken.
     fn wake_owner(&self, job: &Meta) {
         if let Some(owner) = owner_of(&self.cron_jobs, job) {
             self.queue.add(owner.key());
@@ -91,7 +100,7 @@ impl Handlers {
 /// The time after which the update from `old` to `new` enqueues the CronJob: its next scheduled time
 /// if the schedule changed, else zero.
 ///
-/// An earlier entry stays in the queue, and its sync finds no Job to start.
+/// An earlier entry stays in the queue, and its sync finds no Job to start. Upstream: `updateCronJob`.
 fn delay(
     old: &CronJob,
     new: &CronJob,
@@ -107,7 +116,8 @@ fn delay(
     Ok(delay.unwrap_or_default())
 }
 
-/// The key of the controller of a deleted or terminating Job, and the key of the Job.
+/// The key of the controller of a deleted or terminating Job, and the key of the Job. A Job that terminates
+/// counts as deleted, because the cache then shows the request of the controller.
 fn deletion(change: &Change<'_, Job>) -> Option<(ObjectKey, ObjectKey)> {
     let job = change.object();
     let is_going = job.meta.is_terminating() || matches!(change, Change::Deleted { .. });

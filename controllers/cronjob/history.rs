@@ -1,6 +1,7 @@
 //! The finished Jobs beyond the history limits of a CronJob.
 //!
-//! Upstream: `cleanupFinishedJobs`. Difference: a Job that is being deleted is not deleted again.
+//! Upstream: `cleanupFinishedJobs`. Difference: a Job that is being deleted is not deleted again. `sync.rs`
+//! keeps a Job whose scheduled time is not in the status yet.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -10,7 +11,10 @@ use steersman_objects::{CronJobSpec, Job};
 /// The Jobs to delete, in that order: completed ones, then failed ones, the oldest first.
 ///
 /// Terminating Jobs count for the limits.
+///
+/// An unset limit keeps all Jobs, and 0 keeps none. Running Jobs are never among them.
 pub(super) fn surplus(spec: &CronJobSpec, jobs: &[Arc<Job>]) -> Vec<Arc<Job>> {
+    // Upstream's order: completed Jobs are deleted first. Events and requests come in this order.
     let limits = [
         ("Complete", spec.successful_jobs_history_limit),
         ("Failed", spec.failed_jobs_history_limit),
@@ -21,16 +25,18 @@ pub(super) fn surplus(spec: &CronJobSpec, jobs: &[Arc<Job>]) -> Vec<Arc<Job>> {
         let ended = |job: &&Arc<Job>| job.finished().is_some_and(|found| found.kind == end);
         let mut jobs: Vec<_> = jobs.iter().filter(ended).collect();
         jobs.sort_by(|a, b| by_start_time(a, b));
+        // Validation excludes negative limits.
         let excess = jobs
             .len()
             .saturating_sub(usize::try_from(limit).unwrap_or(0));
         let oldest = jobs.into_iter().take(excess);
+        // A Job that terminates takes a place in the count, although its deletion is not repeated.
         surplus.extend(oldest.filter(|job| !job.meta.is_terminating()).cloned());
     }
     surplus
 }
 
-/// By start time, then by name. Jobs that never started come last.
+/// By start time, then by name. Jobs that never started come last. Upstream: `byJobStartTime`.
 fn by_start_time(a: &Job, b: &Job) -> Ordering {
     let key = |job: &Job| (job.status.start_time.is_none(), job.status.start_time);
     key(a)

@@ -4,6 +4,8 @@
 //! spec are the bytes of the template: fields unknown to this program reach the Job.
 //!
 //! Upstream: `getJobFromTemplate2` and `getJobName`.
+//!
+//! Nothing else of the CronJob reaches the Job: its own labels and annotations stay with it.
 
 use std::collections::BTreeMap;
 
@@ -14,11 +16,15 @@ use serde_json::value::{RawValue, to_raw_value};
 use steersman_objects::CronJob;
 use steersman_runtime::owner::ControllerReference;
 
-/// Annotation with the scheduled time, in the time zone of the CronJob.
+/// Annotation with the scheduled time, in the time zone of the CronJob. Upstream:
+/// `CronJobScheduledTimestampAnnotation`.
 const SCHEDULED_TIMESTAMP: &str = "batch.kubernetes.io/cronjob-scheduled-timestamp";
 
 /// The name of the Job that the CronJob `cron_job` starts for `scheduled`: minutes since the epoch
 /// make it unique.
+///
+/// Schedules have a resolution of one minute, except for `@every`. Two runs of `@every 30s` within a minute
+/// share a name, so the second finds the Job of the first, as upstream.
 pub(super) fn name(cron_job: &str, scheduled: Timestamp) -> String {
     // Rounded towards zero, as Go's division does.
     format!("{cron_job}-{}", scheduled.as_second() / 60)
@@ -28,6 +34,7 @@ pub(super) fn name(cron_job: &str, scheduled: Timestamp) -> String {
 pub(super) fn rfc3339(time: Timestamp, zone: &TimeZone) -> String {
     let offset = zone.to_offset(time);
     let local = offset.to_datetime(time).strftime("%Y-%m-%dT%H:%M:%S");
+    // RFC 3339 has no seconds in offsets. Historical zones with such offsets are cut, as Go does.
     let minutes = offset.seconds() / 60;
     if offset.is_zero() {
         return format!("{local}Z");
@@ -40,6 +47,7 @@ pub(super) fn rfc3339(time: Timestamp, zone: &TimeZone) -> String {
 
 // The part of a CronJob's document that becomes a Job.
 
+// Borrowed texts reach the request byte by byte.
 #[derive(Deserialize)]
 struct Served<'a> {
     #[serde(borrow)]
@@ -94,6 +102,8 @@ struct BodyMeta<'a> {
 /// The Job that `cron_job` starts for `scheduled`; `zone` is that of its annotation.
 ///
 /// Fails if the document of the CronJob has no usable template.
+///
+/// Upstream: `getJobFromTemplate2`. The annotation replaces one of that name in the template.
 pub(super) fn body(
     cron_job: &CronJob,
     scheduled: Timestamp,

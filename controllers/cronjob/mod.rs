@@ -15,6 +15,10 @@
 //! - Jobs belong to a CronJob by kind and UID of their controller reference, not by name only.
 //! - If the Job of another client has the name of a run, the CronJob continues with its next time.
 //!   Upstream waits for the next event.
+//!
+//! Decisions: `due.rs` finds the time, `start.rs` decides about the run, `history.rs` about old Jobs, and
+//! `status.rs` collects the status. `job.rs` builds the Job. The pods and the end of a Job are the business
+//! of the Job controller.
 
 mod due;
 mod error;
@@ -60,17 +64,20 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 const NAME: &str = "cronjob-controller";
 
 const RULES: &[Rule] = &[
+    // For live reads, while the cached copy is in doubt.
     Rule::new(&["batch"], &["cronjobs"], &["get"]),
     Rule::new(&["batch"], &["cronjobs/status"], &["update"]),
     // The admission plugin OwnerReferencesPermissionEnforcement requires this right for owner
     // references with `blockOwnerDeletion`.
     Rule::new(&["batch"], &["cronjobs/finalizers"], &["update"]),
+    // Jobs are read before deletions and for names that exist already.
     Rule::new(&["batch"], &["jobs"], &["create", "delete", "get"]),
     Rule::EVENTS,
 ];
 
 /// The first run of `schedule` after `second`, both in seconds since the epoch. `None` for a text that
-/// is no schedule, and for a schedule without a run in the next five years.
+/// is no schedule, and for a schedule without a run in the next five years. The fuzzer
+/// checks the parser by it.
 pub fn first_run(schedule: &str, second: i64) -> Option<i64> {
     let schedule = Schedule::parse(schedule, &TimeZone::UTC).ok()?;
     let time = Timestamp::from_second(second).ok()?;
@@ -89,6 +96,7 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     let jobs = ctx.informers.shared::<Job>();
     let client = ctx.client(NAME);
     let recorder = ctx.recorder(NAME, client.clone());
+    // The zone of the machine is read once, at the start, as Go does.
     let local = TimeZone::system();
     let handlers = Handlers {
         cron_jobs: cron_jobs.store(),

@@ -1,8 +1,11 @@
 //! The Events of CronJobs. Decisions return them, and the sync records them.
+//!
+//! So a table of cases can check them, and the order of Events is that of the decision.
 
 use steersman_runtime::events::EventType;
 
-/// An Event about a CronJob, with upstream's reason and message.
+/// An Event about a CronJob, with upstream's reason and message. `kind`, `reason` and `message` are those of
+/// the Event; only warnings are logged as well.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Notice {
     pub(super) kind: EventType,

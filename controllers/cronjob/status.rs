@@ -11,10 +11,12 @@ use steersman_objects::{ActiveJob, CronJob, CronJobStatus, Job, Meta, Object, Ui
 
 use super::notice::Notice;
 
-/// A status with the changes of one sync.
+/// A status with the changes of one sync. It starts with the status of the newest known CronJob, and
+/// decisions read it instead of that.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Draft {
     status: CronJobStatus,
+    // A sync without a change sends no request.
     is_changed: bool,
 }
 
@@ -32,7 +34,7 @@ impl Draft {
         self.is_changed.then_some(&self.status)
     }
 
-    /// The running Jobs.
+    /// The running Jobs. Jobs that this sync has seen end or has deleted are gone from it.
     pub(super) fn active(&self) -> &[ActiveJob] {
         &self.status.active
     }
@@ -42,24 +44,26 @@ impl Draft {
         self.status.last_schedule_time
     }
 
-    /// Whether the Job with this UID is in the list of running Jobs.
+    /// Whether the Job with this UID is in the list of running Jobs. Upstream: `inActiveList`.
     pub(super) fn has(&self, uid: &Uid) -> bool {
         is_active(&self.status, uid)
     }
 
-    /// Whether a Job with this name is in the list of running Jobs.
+    /// Whether a Job with this name is in the list of running Jobs. Upstream: `inActiveListByName`. The UID
+    /// is unknown before the creation.
     pub(super) fn has_name(&self, namespace: &str, name: &str) -> bool {
         let is_it = |job: &ActiveJob| job.namespace == namespace && job.name == name;
         self.status.active.iter().any(is_it)
     }
 
-    /// A Job is gone. Removes it from the list of running Jobs.
+    /// A Job is gone. Removes it from the list of running Jobs. Upstream: `deleteFromActiveList`.
     pub(super) fn remove(&mut self, uid: &Uid) {
         self.status.active.retain(|job| Uid::new(&job.uid) != *uid);
         self.is_changed = true;
     }
 
-    /// The Job with the metadata `job` started for the scheduled time `at`.
+    /// The Job with the metadata `job` started for the scheduled time `at`. The fields are those of Go's
+    /// `GetReference`.
     pub(super) fn started(&mut self, job: &Meta, at: Timestamp) {
         self.status.active.push(ActiveJob {
             kind: Job::RESOURCE.kind.to_string(),
@@ -75,6 +79,9 @@ impl Draft {
     }
 
     /// Takes over the states of `jobs`, which are all cached Jobs of the CronJob.
+    ///
+    /// Upstream: the first loop of `syncCronJob`. Events follow the order of the names of Jobs, so they are
+    /// the same in each sync.
     pub(super) fn observe(&mut self, jobs: &[Arc<Job>]) -> Vec<Notice> {
         let mut notices = Vec::new();
         for job in jobs {
@@ -95,6 +102,7 @@ impl Draft {
                 let message = format!("Saw completed job: {name}, condition: {}", end.kind);
                 notices.push(Notice::normal("SawCompletedJob", message));
             }
+            // Also for a Job that is not in the list, for example after a restart.
             if job.is_complete() {
                 self.succeeded(job.status.completion_time);
             }
@@ -102,7 +110,7 @@ impl Draft {
         notices
     }
 
-    /// A Job succeeded at `time`.
+    /// A Job succeeded at `time`. Ends may be seen in any order, so the latest counts.
     fn succeeded(&mut self, time: Option<Timestamp>) {
         // `None` is less than any time.
         if time > self.status.last_successful_time {
@@ -111,7 +119,8 @@ impl Draft {
         }
     }
 
-    /// The running Jobs that are not among `jobs`, the cached Jobs of the CronJob.
+    /// The running Jobs that are not among `jobs`, the cached Jobs of the CronJob. Such a Job may be gone, or
+    /// the cache does not show it yet. Only a live read can tell.
     pub(super) fn unseen(&self, jobs: &[Arc<Job>]) -> Vec<ActiveJob> {
         let seen: HashSet<&Uid> = jobs.iter().map(|job| &job.meta.uid).collect();
         let unseen = |job: &&ActiveJob| !seen.contains(&Uid::new(&job.uid));

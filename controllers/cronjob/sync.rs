@@ -3,6 +3,9 @@
 //!
 //! The status is written once, at the end, and also after a failure: the failed step may follow
 //! others that succeeded. Upstream: `sync`, `syncCronJob` and `cleanupFinishedJobs`.
+//!
+//! Jobs are found by the UID of their controller reference. The status lists the running ones, and it alone
+//! remembers the last scheduled time.
 
 use std::sync::Arc;
 
@@ -33,9 +36,10 @@ pub(super) struct CronJobController {
     /// The keys of CronJobs.
     pub(super) queue: WorkQueue<ObjectKey>,
     pub(super) jobs: ByController<Job>,
-    /// The cache of CronJobs. Own writes are status updates.
+    /// The cache of CronJobs. Own writes are status updates. The next sync waits until it shows them.
     pub(super) cron_jobs_cache: TrackedCache,
-    /// The cache of Jobs. Own writes are creations.
+    /// The cache of Jobs. Own writes are creations. Without it, a sync could miss the Job that it has just
+    /// created.
     pub(super) jobs_cache: TrackedCache,
     /// Expects the deletions of Jobs by the history limits. The answer to a deletion may lack a
     /// resource version.
@@ -43,7 +47,7 @@ pub(super) struct CronJobController {
     pub(super) client: ApiClient,
     pub(super) recorder: EventRecorder,
     pub(super) clock: Clock,
-    /// Time zone of schedules without a zone.
+    /// Time zone of schedules without a zone. It is that of the machine, as upstream.
     pub(super) local: TimeZone,
     pub(super) metrics: CronJobMetrics,
 }
@@ -54,6 +58,7 @@ impl ObjectSyncer for CronJobController {
 
     async fn sync(&self, key: &ObjectKey, cached: Arc<CronJob>) -> Result<Requeue, SyncError> {
         let mut jobs = self.jobs.controlled_by::<CronJob>(&cached.meta);
+        // Sorted, so that Events and deletions have the same order in each sync.
         jobs.sort_by(|a, b| a.meta.name.cmp(&b.meta.name));
         let cron_job = self.newest(cached, &jobs).await?;
         let work = Work {
@@ -65,6 +70,7 @@ impl ObjectSyncer for CronJobController {
             age: self.cron_jobs_cache.age(),
         };
         match work.run().await {
+            // The caches cannot answer; a sync follows with their next state.
             Err(SyncError::Check(Unconfirmed::Stale)) => {
                 // The event of another schedule enqueues the key for a later run only.
                 if !self.cron_jobs_cache.revisit_in_term(key, &self.queue) {
@@ -93,6 +99,7 @@ impl CronJobController {
     ) -> Result<Arc<CronJob>, SyncError> {
         let is_known = |job: &Arc<Job>, by: &CronJob| status::is_active(&by.status, &job.meta.uid);
         let unexpected = |job: &&Arc<Job>| job.finished().is_none() && !is_known(job, &cached);
+        // The usual case needs no request.
         if !jobs.iter().any(|job| unexpected(&job)) {
             return Ok(cached);
         }
@@ -102,6 +109,7 @@ impl CronJobController {
         if live.meta.uid != cached.meta.uid {
             return Err(SyncError::replaced());
         }
+        // One Job that the live status lists is enough: that status is the newer one.
         if jobs
             .iter()
             .filter(unexpected)
@@ -122,16 +130,19 @@ struct Work<'a> {
     jobs: Vec<Arc<Job>>,
     /// The status with the changes so far.
     draft: Draft,
-    /// Whether the CronJob may lack writes of the previous leader.
+    /// Whether the CronJob may lack writes of the previous leader. It becomes `OfTerm` once a live read has
+    /// confirmed the CronJob.
     age: Age,
 }
 
 impl Work<'_> {
     async fn run(mut self) -> Result<Requeue, SyncError> {
+        // History comes first, as upstream. Its deletions are in the status that is written at the end.
         self.clean_history().await?;
         let outcome = self.reconcile().await;
         match &outcome {
             Err(SyncError::Check(Unconfirmed::Stale)) => {}
+            // Another leader writes now, so even a status of finished steps must not follow.
             Err(error) if error.is_fenced() => {}
             _ => self.write_status().await?,
         }
@@ -142,6 +153,7 @@ impl Work<'_> {
     async fn clean_history(&mut self) -> Result<(), SyncError> {
         let mut surplus = history::surplus(&self.cron_job.spec, &self.jobs);
         let consistency = &self.controller.consistency;
+        // While own deletions are not visible, the same Jobs would be deleted again.
         if surplus.is_empty() || !consistency.satisfied(self.key) {
             return Ok(());
         }
@@ -168,6 +180,7 @@ impl Work<'_> {
                     Err(_reported) => {}
                 }
             }
+            // An unsent or failed deletion is not awaited.
             consistency.deletion_observed(self.key, &job.key());
         }
         outcome
@@ -179,6 +192,7 @@ impl Work<'_> {
         for notice in self.draft.observe(&self.jobs) {
             self.notify(notice);
         }
+        // Before the decision: a Job that is gone must not forbid the next run.
         self.remove_missing().await?;
         let decision = start::decide(&self.cron_job, &self.draft, now, &self.controller.local);
         for notice in decision.notices {
@@ -193,6 +207,8 @@ impl Work<'_> {
 
     /// Removes running Jobs that no longer exist from the status. The cache may lack a Job, so a
     /// live read decides.
+    ///
+    /// Upstream: the second loop of `syncCronJob`, which compares no UID.
     async fn remove_missing(&mut self) -> Result<(), SyncError> {
         for job in self.draft.unseen(&self.jobs) {
             if self.live(&job).await?.is_none() {
@@ -210,7 +226,8 @@ impl Work<'_> {
         self.draft.remove(&Uid::new(&job.uid));
     }
 
-    /// The Job that `job` refers to. `None` if it is gone, even if another Job has its name.
+    /// The Job that `job` refers to. `None` if it is gone, even if another Job has its name. A reference
+    /// without a name can only be foreign, and no Job fits it.
     async fn live(&self, job: &ActiveJob) -> Result<Option<Identity>, SyncError> {
         if job.namespace.is_empty() || job.name.is_empty() {
             return Ok(None);
@@ -227,8 +244,12 @@ impl Work<'_> {
     }
 
     /// Creates the Job of `start`, and records it in the status.
+    ///
+    /// Upstream: the last part of `syncCronJob`. The order matters for a crash: Job, then status. The name
+    /// prevents a second Job, and the next sync adds the existing one to the status.
     async fn start(&mut self, start: &Start, now: Timestamp) -> Result<Requeue, SyncError> {
         self.check().await?;
+        // Before the creation: a failed deletion must prevent the new Job.
         if self.cron_job.spec.concurrency_policy == ConcurrencyPolicy::Replace {
             self.delete_active().await?;
         }
@@ -243,6 +264,7 @@ impl Work<'_> {
         let target = Target::collection::<Job>(&meta.namespace);
         let job = match self.controller.client.create(target, &body).await {
             Ok(answer) => self.created(&answer, start.at)?,
+            // An earlier sync has created it and could not write the status, or another client was faster.
             Err(error) if error.is_already_exists() => {
                 let answer = self
                     .controller
@@ -264,6 +286,7 @@ impl Work<'_> {
                 return Err(SyncError::Create { job: key, source });
             }
         };
+        // The next sync waits until the cache shows the Job.
         self.controller
             .jobs_cache
             .wrote_at(self.key, job.meta.resource_version);
@@ -276,7 +299,8 @@ impl Work<'_> {
         Ok(delay.map_or(Requeue::Never, Requeue::After))
     }
 
-    /// Counts and reports the creation of the Job in `answer`, which was scheduled for `at`.
+    /// Counts and reports the creation of the Job in `answer`, which was scheduled for `at`. A skew is in
+    /// seconds; a clock of the API server that is behind makes it negative.
     fn created(&self, answer: &[u8], at: Timestamp) -> Result<Job, SyncError> {
         let job = Job::decode(answer).map_err(SyncError::Answer)?;
         if let Some(created) = job.meta.created {
@@ -289,6 +313,9 @@ impl Work<'_> {
     }
 
     /// Deletes the running Jobs, for the policy `Replace`.
+    ///
+    /// Upstream fails for a Job that is gone here, and so does this function: the next sync removes it from
+    /// the status.
     async fn delete_active(&mut self) -> Result<(), SyncError> {
         for job in self.draft.active().to_vec() {
             let key = ObjectKey::new(&job.namespace, &job.name);
@@ -312,7 +339,8 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Deletes a Job, and removes it from the status. The Event about the result is recorded.
+    /// Deletes a Job, and removes it from the status. The Event about the result is recorded. Upstream:
+    /// `deleteJob`. Pods follow by garbage collection in the background.
     async fn delete(&mut self, job: &ObjectKey, uid: &Uid) -> Result<(), ApiError> {
         let options = Delete::uid(uid).propagation(Propagation::Background);
         let deleted = self.controller.client.delete(named(job), &options).await;
@@ -343,6 +371,7 @@ impl Work<'_> {
         Ok(())
     }
 
+    /// A conflict is a failure, and the key comes back. Nothing is lost, since the Jobs still exist.
     async fn write_status(&self) -> Result<(), SyncError> {
         let Some(status) = self.draft.changed() else {
             return Ok(());

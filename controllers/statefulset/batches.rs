@@ -7,11 +7,14 @@
 use futures::StreamExt;
 use futures::stream::FuturesOrdered;
 
-/// The most turns at once.
+/// The most turns at once. Upstream: `MaxBatchSize`.
 const LARGEST: usize = 500;
 
 /// Takes the turns of all `items` in batches of 1, 2, 4 and so on. Stops after the first batch with
 /// a failure, and returns all failures of that batch.
+///
+/// The turns of one batch run at the same time. A fault ends the loop with its batch, so most requests of a
+/// hopeless set are never sent.
 pub(super) async fn in_batches<T, E, F>(
     items: impl Iterator<Item = T>,
     turn: impl Fn(T) -> F,

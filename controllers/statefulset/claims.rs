@@ -3,6 +3,8 @@
 //! Claim templates always come from the current spec, since revisions do not contain them. An
 //! existing claim is never compared with its template. Upstream: `getPersistentVolumeClaims` in
 //! `stateful_set_utils.go`.
+//!
+//! The names are fixed by set, template and ordinal, so a pod that comes back finds its claims again.
 
 use std::collections::HashMap;
 
@@ -24,7 +26,11 @@ pub(super) struct NewClaim {
 /// The claims for the pod with this ordinal, in the order of the templates. A claim has everything
 /// that its template has, and the labels of the selector. Of several templates with one name, the
 /// last one counts.
+///
+/// Upstream: `getPersistentVolumeClaims`. Labels of the selector replace equal ones of the template.
+/// Expressions of the selector give no labels.
 pub(super) fn from_templates(set: &StatefulSet, ordinal: i64) -> Vec<NewClaim> {
+    // The served document, so that fields of later releases reach the claim.
     let object = Value::Object(set.document.to_object());
     let spec = &object["spec"];
     let labels = spec["selector"]["matchLabels"].as_object();
@@ -57,7 +63,8 @@ pub(super) fn from_templates(set: &StatefulSet, ordinal: i64) -> Vec<NewClaim> {
     named.map(claim).collect()
 }
 
-/// The names of the claims for the pod with this ordinal, in the order of the templates.
+/// The names of the claims for the pod with this ordinal, in the order of the templates. Only names are
+/// needed most of the time, so the document is not read here.
 pub(super) fn names(set: &StatefulSet, ordinal: i64) -> impl Iterator<Item = String> + '_ {
     let templates = set.spec.claim_templates.iter();
     templates.map(move |template| claim_name(&set.meta.name, template, ordinal))

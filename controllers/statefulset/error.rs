@@ -1,4 +1,7 @@
 //! The errors of a sync. Their texts are upstream's, because Events show them.
+//!
+//! A stale cache is no failure: `StatefulSetController::sync` ends without one, and the missing event brings
+//! the key back.
 
 use std::fmt;
 
@@ -8,13 +11,13 @@ use steersman_objects::PercentError;
 use steersman_runtime::consistency::Unconfirmed;
 use steersman_runtime::owner::{ClaimError, RecheckError};
 
-/// The decision to wait for the deletion of a claim.
+/// The decision to wait for the deletion of a claim. The new pod would mount a claim that is about to vanish.
 const CLAIM_DELETED: Decision = Decision("claim_deleted");
 
 /// The operation of a sync that failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SyncError {
-    /// The live set may not adopt revisions.
+    /// The live set may not adopt revisions. It is gone, terminates, or is another one of the same name.
     #[error("can't adopt ControllerRevisions: {0}")]
     Recheck(#[source] RecheckError),
     /// A revision could not be adopted.
@@ -27,22 +30,24 @@ pub(super) enum SyncError {
     /// read to confirm the caches failed.
     #[error("check caches: {0}")]
     Check(#[source] Unconfirmed),
-    /// The update revision could not be created or renumbered.
+    /// The update revision could not be created or renumbered. Without a revision, no pod can be labelled, so
+    /// the sync writes no pods.
     #[error("find revisions: {0}")]
     Revision(#[source] ApiError),
-    /// Pods or claims could not be written.
+    /// Pods or claims could not be written. An ordered set has one failure, and a parallel set all failures
+    /// of a batch.
     #[error("{0}")]
     Pods(#[source] Aggregate<PodError>),
-    /// `maxUnavailable` is malformed.
+    /// `maxUnavailable` is malformed. Validation prevents it; pods were handled before.
     #[error("maxUnavailable: {0}")]
     MaxUnavailable(#[source] PercentError),
-    /// The status could not be written.
+    /// The status could not be written. Pods may have been written. The next sync computes the status anew.
     #[error("write status: {0}")]
     Status(#[source] StatusError),
-    /// A revision could not be deleted.
+    /// A revision could not be deleted. It is reported after the status, since it harms no pod.
     #[error("truncate history: {0}")]
     Truncate(#[source] ApiError),
-    /// The update and the clean-up of the history both failed.
+    /// The update and the clean-up of the history both failed. Upstream joins both errors as well.
     #[error("{0}")]
     Both(#[source] Box<Aggregate<SyncError>>),
 }
@@ -50,13 +55,14 @@ pub(super) enum SyncError {
 /// A failed write of a pod or of its claims.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum PodError {
-    /// The write of the pod failed.
+    /// The write of the pod failed. A quota, a webhook or a conflict, for example.
     #[error("{0}")]
     Request(#[source] ApiError),
-    /// A claim could not be provided.
+    /// A claim could not be provided. The pod is not created without its claims.
     #[error("{0}")]
     Claims(#[source] Aggregate<ClaimFailure>),
-    /// The owners of a claim could not be corrected.
+    /// The owners of a claim could not be corrected. The binder writes claims too, so conflicts are common
+    /// just after a creation.
     #[error("could not update claim {claim} for delete policy ownerRefs: {source}")]
     Owners {
         /// Name of the claim.
@@ -64,7 +70,8 @@ pub(super) enum PodError {
         /// The failed request.
         source: ApiError,
     },
-    /// The data of a revision is no template of a pod.
+    /// The data of a revision is no template of a pod. The API server checks no revision. Upstream fails in
+    /// `ApplyRevision`.
     #[error("revision {revision} is malformed: {part} is no JSON object")]
     Revision {
         /// Name of the revision.
@@ -72,12 +79,12 @@ pub(super) enum PodError {
         /// The path of the malformed part in the data.
         part: String,
     },
-    /// The caches may lack writes of the previous leader.
+    /// The caches may lack writes of the previous leader. The pod is not at fault, and no Event is recorded.
     #[error("{0}")]
     Check(#[source] Box<SyncError>),
 }
 
-/// A claim that a pod needs does not exist.
+/// A claim that a pod needs does not exist. The pod has to wait; further claims are still created.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ClaimFailure {
     /// The claim could not be created.
@@ -124,7 +131,7 @@ impl SyncError {
         ApiError::within(self).is_some_and(ApiError::is_fenced)
     }
 
-    /// Both errors, or the only one.
+    /// Both errors, or the only one. Upstream: `utilerrors.NewAggregate` in `UpdateStatefulSet`.
     pub(super) fn join(first: Option<Self>, second: Option<Self>) -> Option<Self> {
         match (first, second) {
             (Some(first), Some(second)) => {
@@ -136,7 +143,8 @@ impl SyncError {
 }
 
 impl PodError {
-    /// Whether the object changed since the cache showed it, so that the write can be repeated.
+    /// Whether the object changed since the cache showed it, so that the write can be repeated. Upstream:
+    /// `retry.RetryOnConflict` in `UpdateStatefulPod`.
     pub(super) fn is_conflict(&self) -> bool {
         matches!(self, Self::Request(error) | Self::Owners { source: error, .. } if error.is_conflict())
     }

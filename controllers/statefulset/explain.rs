@@ -1,4 +1,6 @@
 //! Why a StatefulSet does not move: the pod that blocks the others, by the plan of the next sync.
+//!
+//! It uses `Slots` and `Plan` of the controller, so the blocking pod is that of the real sync.
 
 use std::sync::Arc;
 
@@ -38,6 +40,7 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
         "has {} of {wanted} pods available, {} updated",
         status.available_replicas, status.updated_replicas
     );
+    // A status for an older generation says little about this one.
     if let Some(reason) = keys::not_observed(world, doc, NAME) {
         answer.add(reason);
     } else if is_updated && is_settled && !answer.is_stuck() {
@@ -57,6 +60,7 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
         update_revision: &status.update_revision,
         now: world.now,
     };
+    // The view of a pod lacks the parts that an explanation shows.
     let doc_of = |pod: &Pod| docs.iter().find(|doc| *doc.name() == *pod.meta.name);
     if let Some(slot) = blocking(&plan) {
         slot_blocks(world, doc, &plan, &slot, answer);
@@ -94,6 +98,8 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
 }
 
 /// Whether the update replaces `pod`, once its turn comes.
+///
+/// Below the partition, no update comes, and the pod must be mended in place.
 fn is_replaced(plan: &Plan<'_>, pod: &Pod) -> bool {
     let first = match &plan.set.spec.update_strategy {
         UpdateStrategy::OnDelete => return false,
@@ -143,6 +149,7 @@ fn slot_blocks(world: &World, doc: &Doc, plan: &Plan<'_>, slot: &Slot, answer: &
         Slot::Empty { ordinal, .. } => pod_name(doc.name(), *ordinal),
     };
     let number = ordinal(&name).unwrap_or_default();
+    // Only empty slots wait for this one.
     let others = plan.slots.iter().filter(|other| match other {
         Slot::Empty { ordinal, .. } => *ordinal > number,
         Slot::Pod(_) => false,
@@ -157,6 +164,7 @@ fn slot_blocks(world: &World, doc: &Doc, plan: &Plan<'_>, slot: &Slot, answer: &
     let wants_pod = turns
         .flat_map(|turn| turn.actions)
         .any(|action| matches!(action, Action::Create { ordinal, .. } if ordinal == number));
+    // A claim that ends is named before other causes, since it explains them.
     let ending = terminating_claims(world, doc, plan, number);
     if wants_pod && let Some(reason) = name_taken(world, doc, &name) {
         answer.name_failure(reason);
@@ -249,6 +257,8 @@ fn terminating_claims(world: &World, doc: &Doc, plan: &Plan<'_>, ordinal: i64) -
 }
 
 /// The reason if a pod that the set cannot adopt has the name of its next pod. No Event tells of it.
+///
+/// Upstream and this controller meet `AlreadyExists` there, again and again.
 fn name_taken(world: &World, doc: &Doc, name: &str) -> Option<Reason> {
     let pod = world.get(&PODS, doc.namespace(), name).found()?;
     if pod.is_controlled_by(doc.uid()) || pod.deleted().is_some() {
@@ -283,7 +293,8 @@ fn name_taken(world: &World, doc: &Doc, name: &str) -> Option<Reason> {
     )
 }
 
-/// The error in `create Pod web-0 in StatefulSet web failed error: ...`.
+/// The error in `create Pod web-0 in StatefulSet web failed error: ...`. The Event adds words around the
+/// error, which readers need not see twice.
 fn said(message: &str) -> &str {
     message
         .split_once(" failed error: ")

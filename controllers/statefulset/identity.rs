@@ -2,52 +2,63 @@
 //!
 //! The identity of a pod stays when the pod is replaced. Upstream: `getParentNameAndOrdinal`,
 //! `identityMatches` and `storageMatches` in `stateful_set_utils.go`.
+//!
+//! A name decides, and no label: labels may be wrong, and a name never changes.
 
 use std::ops::Range;
 
 use steersman_objects::{Pod, StatefulSet, VolumeSource};
 use steersman_values::intern::Sym;
 
-/// The label of a pod with its own name.
+/// The label of a pod with its own name. A Service can select one pod by it. Upstream:
+/// `StatefulSetPodNameLabel`.
 pub(super) const POD_NAME_LABEL: &str = "statefulset.kubernetes.io/pod-name";
-/// The label of a pod with its ordinal.
+/// The label of a pod with its ordinal. Upstream: `PodIndexLabel`.
 pub(super) const POD_INDEX_LABEL: &str = "apps.kubernetes.io/pod-index";
 
 /// The ordinal in the name of a pod. `None` if the name does not end in a dash and a 32-bit number.
+///
+/// Upstream: `getOrdinal`. A number beyond 32 bits gives none, although the pod is a member: `is_member`
+/// decides with the text alone.
 pub(super) fn ordinal(pod: &str) -> Option<i64> {
     let (_, digits) = parent_and_digits(pod)?;
     digits.parse::<i32>().ok().map(i64::from)
 }
 
-/// Whether `pod` is the name of a pod of the set `set`, with any number as ordinal.
+/// Whether `pod` is the name of a pod of the set `set`, with any number as ordinal. Upstream: `isMemberOf`.
+/// Other pods that match the selector are not adopted.
 pub(super) fn is_member(set: &str, pod: &str) -> bool {
     parent_and_digits(pod).is_some_and(|(parent, _)| parent == set)
 }
 
-/// `web` and `01` for `web-01`.
+/// `web` and `01` for `web-01`. Upstream: `statefulPodRegex`, which takes the last dash.
 fn parent_and_digits(pod: &str) -> Option<(&str, &str)> {
     let (parent, digits) = pod.rsplit_once('-')?;
     let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
     is_number.then_some((parent, digits))
 }
 
-/// The ordinals of the pods that the spec of `set` asks for.
+/// The ordinals of the pods that the spec of `set` asks for. Upstream: `getStartOrdinal` and `getEndOrdinal`.
 pub(super) fn ordinals(set: &StatefulSet) -> Range<i64> {
     let start = i64::from(set.spec.start_ordinal);
     start..start + i64::from(set.spec.replicas)
 }
 
-/// The name of the pod with this ordinal.
+/// The name of the pod with this ordinal. Upstream: `getPodName`. It is the reason for "at most one pod per
+/// ordinal": a second POST meets `AlreadyExists`.
 pub(super) fn pod_name(set: &str, ordinal: i64) -> String {
     format!("{set}-{ordinal}")
 }
 
-/// The name of the claim that the pod with this ordinal has for the claim template `template`.
+/// The name of the claim that the pod with this ordinal has for the claim template `template`. Upstream:
+/// `getPersistentVolumeClaimName`. Its `ChooseZoneForVolume` spreads volumes over zones by this form.
 pub(super) fn claim_name(set: &str, template: &str, ordinal: i64) -> String {
     format!("{template}-{set}-{ordinal}")
 }
 
 /// Whether `pod` has the name of its ordinal, and the label with it.
+///
+/// A pod such as `web-01` has an ordinal and not its name, so it never matches.
 pub(super) fn identity_matches(set: &StatefulSet, pod: &Pod) -> bool {
     let name = &*pod.meta.name;
     let label = pod.meta.labels.get(POD_NAME_LABEL).map(Sym::as_str);
@@ -57,6 +68,8 @@ pub(super) fn identity_matches(set: &StatefulSet, pod: &Pod) -> bool {
 }
 
 /// Whether `pod` mounts the claim of each claim template, under the name of the template.
+///
+/// Additional volumes do not matter. Of volumes with one name the last counts, as in upstream's map.
 pub(super) fn storage_matches(set: &StatefulSet, pod: &Pod) -> bool {
     let Some(ordinal) = ordinal(&pod.meta.name) else {
         return false;

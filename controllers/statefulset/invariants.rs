@@ -1,4 +1,7 @@
 //! The invariant of deletions: a pod that the set still wants stays.
+//!
+//! `plan/` keeps it; this check is independent, and it stands directly before the deletion. A violation stops
+//! the write, and a metric counts it.
 
 use steersman_client::Violation;
 use steersman_helpers::history::REVISION_LABEL;
@@ -9,12 +12,16 @@ pub(super) const WANTED: &str = "wanted_pods";
 
 /// `wanted_pods`: a set deletes a pod only if the pod has ended, if its ordinal is outside
 /// `spec.replicas`, or if a rolling update replaces it by one of the revision `update`.
+///
+/// Pods are counted from the start ordinal, so the partition is an index and no ordinal.
 pub(super) fn may_be_deleted(set: &StatefulSet, update: &str, pod: &Pod) -> Result<(), Violation> {
+    // Parsed anew, so that a fault of `identity.rs` cannot hide one of the plan.
     let index = pod.meta.name.rsplit_once('-');
     let index = index.and_then(|(_, digits)| digits.parse::<i64>().ok());
     let index = index.map(|ordinal| ordinal - i64::from(set.spec.start_ordinal));
     let is_wanted = |index: i64| (0..i64::from(set.spec.replicas)).contains(&index);
     let partition = match &set.spec.update_strategy {
+        // Under `OnDelete` no partition is reached, and users replace the pods.
         UpdateStrategy::OnDelete => i64::MAX,
         UpdateStrategy::RollingUpdate { partition, .. } | UpdateStrategy::Other { partition } => {
             partition.map_or(0, i64::from)

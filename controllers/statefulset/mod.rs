@@ -18,6 +18,10 @@
 //! - If a cache lacks an own write, the sync waits for that cache. Upstream backs off. The cache of
 //!   revisions counts too.
 //! - `currentReplicas` never becomes negative.
+//!
+//! Modules: `slots.rs` puts the pods in order, `plan/` decides about each of them, `retention/` about the
+//! owners of claims. `revisions.rs` chooses the revision, and `status.rs` counts. `sync.rs` runs these in
+//! upstream's order, and `writes.rs` sends the requests.
 
 mod batches;
 mod claims;
@@ -76,6 +80,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 const NAME: &str = "statefulset-controller";
 
 const RULES: &[Rule] = &[
+    // For live reads: before an adoption, and while the cache is older than this term.
     Rule::new(&["apps"], &["statefulsets"], &["get"]),
     Rule::new(&["apps"], &["statefulsets/status"], &["update"]),
     // The admission plugin OwnerReferencesPermissionEnforcement requires these rights for owner
@@ -84,16 +89,19 @@ const RULES: &[Rule] = &[
     Rule::new(&[""], &["pods/finalizers"], &["update"]),
     Rule::new(
         &[""],
+        // A repaired pod is read before its PUT, since the cache has only a part of it.
         &["pods"],
         &["create", "delete", "get", "patch", "update"],
     ),
     Rule::new(
         &[""],
+        // No deletion: owner references let the garbage collector do it.
         &["persistentvolumeclaims"],
         &["create", "get", "update"],
     ),
     Rule::new(
         &["apps"],
+        // A rollback renumbers a revision by an update, and surplus ones are deleted.
         &["controllerrevisions"],
         &["create", "delete", "get", "patch", "update"],
     ),
@@ -115,6 +123,7 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     let client = ctx.client(NAME);
     client.counts_violations_of(&[invariants::WANTED, FOREIGN_POD]);
     handlers::register(&sets, &pods, &claims, &keyed.queue());
+    // Comparisons by meaning are expensive, and their answers outlive a sync.
     let known_equal = Arc::<KnownEqual>::default();
     keyed.remembers(Arc::clone(&known_equal) as Arc<_>);
     let sets_cache = keyed.tracked(&sets);

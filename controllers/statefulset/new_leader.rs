@@ -9,6 +9,8 @@
 //! - two revisions would get the same number,
 //! - a new pod would mount a claim that the garbage collector is about to delete,
 //! - the claim of a condemned pod would not belong to the pod, and remain after its deletion.
+//!
+//! Upstream has no such check. Its new leader acts on caches that may be seconds old.
 
 use std::sync::Arc;
 
@@ -27,6 +29,8 @@ use super::identity::is_member;
 use super::writes::Of;
 
 /// Compares the caches of a new leader with the API server.
+///
+/// After the caches have passed the term, all checks answer at once, without a request.
 pub(super) struct CurrentCheck {
     pub(super) client: ApiClient,
     pub(super) queue: WorkQueue<ObjectKey>,
@@ -39,6 +43,8 @@ pub(super) struct CurrentCheck {
 impl CurrentCheck {
     /// True if the caches have the set, its `pods` and its `revisions` as the API server has them.
     /// If not, the key returns to the queue when the cache has caught up.
+    ///
+    /// The order saves requests: a set that is old makes the rest useless.
     pub(super) async fn holds(
         &self,
         of: Of<'_>,
@@ -57,6 +63,7 @@ impl CurrentCheck {
         if !self.agrees(cache, of, selector, pods, belongs).await? {
             return Ok(false);
         }
+        // Orphans count as well, since the sync adopts them.
         let belongs = |revision: &Meta| {
             let controller = revision.controller();
             controller.is_none_or(|owner| owner.uid == set.uid)
@@ -90,6 +97,8 @@ impl CurrentCheck {
     /// If not, the key returns to the queue when the cache has caught up.
     ///
     /// A claim can belong to a pod only by the policy `whenScaled`.
+    ///
+    /// Claims are read one by one: a list of the namespace would contain those of all sets.
     pub(super) async fn claims_hold(
         &self,
         of: Of<'_>,
@@ -120,7 +129,8 @@ impl CurrentCheck {
 
     /// True if the cache of claims is older than the leadership term, and claims may need owners. The
     /// key then returns to the queue once the cache is new enough: an older one may lack claims with
-    /// wrong owners, and their events enqueue no set.
+    /// wrong owners, and their events enqueue no set. A set that retains all claims gives them no owners, so
+    /// their state plays no part.
     pub(super) fn revisits_claims(&self, of: Of<'_>) -> bool {
         !of.set.spec.claim_retention.retains_all()
             && self.claims_cache.revisit_in_term(of.key, &self.queue)

@@ -3,6 +3,8 @@
 //! A new pod has the template of a revision, and the identity of its ordinal. Host name and
 //! subdomain are set only then, because the API server refuses to change them. Upstream:
 //! `newStatefulSetPod`, `updateIdentity` and `updateStorage` in `stateful_set_utils.go`.
+//!
+//! Bodies are JSON, so that fields of later releases in the template survive.
 
 use serde_json::{Map, Value, json};
 use steersman_helpers::history::REVISION_LABEL;
@@ -16,16 +18,21 @@ use super::identity::{POD_INDEX_LABEL, POD_NAME_LABEL, claim_name, pod_name};
 ///
 /// Data without a template would leave the template of the set as it is, so that one is used. The
 /// API server does not check the data, so its parts can have any type.
+///
+/// Upstream: `ApplyRevision` and `newStatefulSetPod`. Only labels, annotations and finalizers of the
+/// template's metadata reach the pod, as `GetPodFromTemplate` has it.
 pub(super) fn new_pod(
     set: &StatefulSet,
     revision: &ControllerRevision,
     ordinal: i64,
 ) -> Result<Value, PodError> {
+    // Data that is no JSON counts as empty, and the template of the set applies.
     let data: Value = serde_json::from_str(&revision.data()).unwrap_or_default();
     let template = match data.pointer("/spec/template") {
         Some(template) => template.clone(),
         None => set.template(),
     };
+    // Indexing below would panic at a text or a number in place of an object.
     for part in ["", "/metadata", "/metadata/labels", "/spec"] {
         let found = template.pointer(part);
         if found.is_some_and(|value| !value.is_object() && !value.is_null()) {
@@ -35,6 +42,7 @@ pub(super) fn new_pod(
             });
         }
     }
+    // The name wins. `generateName` is only there because upstream's pods have it.
     let name = pod_name(&set.meta.name, ordinal);
     let mut metadata = json!({
         "name": name,
@@ -48,11 +56,13 @@ pub(super) fn new_pod(
         }
     }
     label(&mut metadata, &name, ordinal);
+    // The label decides later whether the pod is outdated.
     metadata["labels"][REVISION_LABEL] = json!(*revision.meta.name);
     let mut spec = template.get("spec").cloned().unwrap_or_else(|| json!({}));
     spec["hostname"] = json!(name);
     spec["subdomain"] = json!(*set.spec.service_name);
     if let Some(fields) = spec.as_object_mut() {
+        // Go omits an empty text.
         if set.spec.service_name.is_empty() {
             fields.remove("subdomain");
         }
@@ -61,7 +71,8 @@ pub(super) fn new_pod(
     Ok(json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}))
 }
 
-/// `pod` with the name and labels of this ordinal.
+/// `pod` with the name and labels of this ordinal. Upstream: `updateIdentity`. Host name and subdomain are
+/// immutable, so a repair leaves them.
 pub(super) fn with_identity(set: &StatefulSet, ordinal: i64, pod: &mut Map<String, Value>) {
     let name = pod_name(&set.meta.name, ordinal);
     let metadata = &mut pod["metadata"];
@@ -70,7 +81,8 @@ pub(super) fn with_identity(set: &StatefulSet, ordinal: i64, pod: &mut Map<Strin
     label(metadata, &name, ordinal);
 }
 
-/// `pod` with a volume for each claim of this ordinal.
+/// `pod` with a volume for each claim of this ordinal. Upstream: `updateStorage`. The API server refuses a
+/// change of volumes, and that failure is the Event that users see.
 pub(super) fn with_storage(set: &StatefulSet, ordinal: i64, pod: &mut Map<String, Value>) {
     if let Some(spec) = pod.get_mut("spec").and_then(Value::as_object_mut) {
         mount(set, ordinal, spec);
@@ -83,6 +95,8 @@ fn label(metadata: &mut Value, name: &str, ordinal: i64) {
 }
 
 /// Puts the claims in front of the other volumes, and replaces volumes of the same names.
+///
+/// The order of claims is that of the templates; upstream's order is random.
 fn mount(set: &StatefulSet, ordinal: i64, spec: &mut Map<String, Value>) {
     let templates = &set.spec.claim_templates;
     let claim = |template: &str| {

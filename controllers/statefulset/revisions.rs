@@ -1,6 +1,8 @@
 //! The choice of the update revision, and the clean-up of the history.
 //!
 //! Upstream: `getStatefulSetRevisions` and `truncateHistory` in `stateful_set_control.go`.
+//!
+//! `History` of `steersman_helpers` compares and stores revisions; DaemonSets use it, too.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -11,14 +13,15 @@ use steersman_helpers::history::Proposal;
 use steersman_objects::{ControllerRevision, Meta, ObjectKey, Uid};
 use steersman_runtime::consistency::Memory;
 
-/// The stored revision of the current template.
+/// The stored revision of the current template. Each variant leads to at most one write.
 #[derive(Debug)]
 pub(super) enum Found {
-    /// The newest revision has the template.
+    /// The newest revision has the template. Nothing is written. It is the case of nearly all syncs.
     Newest(Arc<ControllerRevision>),
-    /// An older one has it. It becomes the newest by another number, which is a rollback.
+    /// An older one has it. It becomes the newest by another number, which is a rollback. Names and data
+    /// stay, so pods of the old time have the right label already.
     Older(Arc<ControllerRevision>),
-    /// No revision has it.
+    /// No revision has it. Then a new revision is created with the next number.
     None,
 }
 
@@ -26,6 +29,8 @@ pub(super) enum Found {
 ///
 /// `restores` compares by meaning, for revisions that other versions of Kubernetes stored. Only the
 /// newest revision is compared in this way.
+///
+/// Equal data comes first, as it is cheap. An older revision precedes the comparison by meaning, as upstream.
 pub(super) fn find(
     sorted: &[Arc<ControllerRevision>],
     proposal: &Proposal<'_>,
@@ -37,6 +42,7 @@ pub(super) fn find(
     if proposal.equals(newest) {
         return Found::Newest(Arc::clone(newest));
     }
+    // The youngest of several equal ones.
     if let Some(equal) = older.iter().rev().find(|r| proposal.equals(r)) {
         return Found::Older(Arc::clone(equal));
     }
@@ -48,6 +54,8 @@ pub(super) fn find(
 
 /// The revisions of `sorted` beyond the history limit, oldest first. Revisions with a name in `live`
 /// do not count. A negative limit keeps all.
+///
+/// Upstream: `truncateHistory`. A live revision stays even if it is the oldest, since its pods name it.
 pub(super) fn surplus<'a>(
     sorted: &'a [Arc<ControllerRevision>],
     live: &HashSet<&str>,
@@ -65,12 +73,15 @@ pub(super) fn surplus<'a>(
 }
 
 /// The comparisons by meaning with the answer yes, one for each set. The comparison takes longer
-/// than all other decisions of a sync, and its answer stays until the set or the revision changes.
+/// than all other decisions of a sync, and its answer stays until the set or the revision changes. The state
+/// is UID and generation of the set, and the version of the revision. Upstream keeps at most 10000 answers of
+/// all sets, in `revisionEqualityCache`.
 #[derive(Debug, Default)]
 pub(super) struct KnownEqual(Mutex<HashMap<ObjectKey, (Uid, i64, u64)>>);
 
 impl KnownEqual {
-    /// The answer of `compare`, or the one for the same set and revision from an earlier sync.
+    /// The answer of `compare`, or the one for the same set and revision from an earlier sync. Only "yes" is
+    /// kept: after a "no", a new revision follows anyway.
     pub(super) fn check(
         &self,
         key: &ObjectKey,
@@ -78,6 +89,7 @@ impl KnownEqual {
         revision: &ControllerRevision,
         compare: impl FnOnce() -> bool,
     ) -> bool {
+        // The generation stands for the template: it rises with each change of the spec.
         let state = (
             set.uid.clone(),
             set.generation,

@@ -3,6 +3,8 @@
 //!
 //! Slots without a pod are computed on demand. A set with an absurd number of replicas therefore
 //! costs no memory. Upstream: the first half of `updateStatefulSet`.
+//!
+//! A pod without an ordinal is in neither part, and the set leaves it alone.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -13,7 +15,7 @@ use steersman_objects::{Pod, StatefulSet, UpdateStrategy};
 
 use super::identity::{ordinal, ordinals};
 
-/// The revision from which a new pod is made.
+/// The revision from which a new pod is made. The strategy decides, and not the pods: see `Slots::side`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Side {
     /// The revision before the roll-out.
@@ -22,10 +24,10 @@ pub(super) enum Side {
     Update,
 }
 
-/// The place of one ordinal.
+/// The place of one ordinal. Each has exactly one.
 #[derive(Debug, Clone)]
 pub(super) enum Slot {
-    /// The pod with this ordinal.
+    /// The pod with this ordinal. In any state, also if it terminates or has ended.
     Pod(Arc<Pod>),
     /// There is no pod.
     Empty {
@@ -45,6 +47,8 @@ impl Slot {
     }
 
     /// Whether the pod is missing, terminating, or not available for `min_ready_seconds`.
+    ///
+    /// Upstream: `isUnavailable`. A missing pod counts as unavailable.
     pub(super) fn is_unavailable(&self, min_ready_seconds: i32, now: Timestamp) -> bool {
         let Some(pod) = self.pod() else {
             return true;
@@ -58,11 +62,12 @@ pub(super) fn is_unavailable(pod: &Pod, min_ready_seconds: i32, now: Timestamp) 
     pod.meta.is_terminating() || !pod.is_available(min_ready_seconds, now)
 }
 
-/// The pods of a set in their places.
+/// The pods of a set in their places. Its ordinals are the wanted ones, from the start ordinal on.
 #[derive(Debug)]
 pub(super) struct Slots<'a> {
     set: &'a StatefulSet,
     ordinals: Range<i64>,
+    /// By ordinal, at most one pod each.
     pods: BTreeMap<i64, Arc<Pod>>,
     /// The pods with other ordinals, highest first.
     pub(super) condemned: Vec<Arc<Pod>>,
@@ -83,6 +88,7 @@ impl<'a> Slots<'a> {
         let (inside, mut condemned): (Vec<_>, Vec<_>) = sorted
             .into_iter()
             .partition(|(ordinal, _)| ordinals.contains(ordinal));
+        // The order of deletions.
         condemned.sort_by_key(|(ordinal, _)| std::cmp::Reverse(*ordinal));
         Self {
             set,
@@ -98,13 +104,15 @@ impl<'a> Slots<'a> {
         }
     }
 
-    /// The slots in ascending order.
+    /// The slots in ascending order. Both ends are cheap, since nothing is computed ahead.
     pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = Slot> + Clone + '_ {
         self.ordinals.clone().map(|ordinal| self.at(ordinal))
     }
 
     /// The slots with an index of at least `partition`, in descending order. Index 0 is the slot
     /// of the start ordinal.
+    ///
+    /// A partition beyond the last slot gives none, and then nothing is updated.
     pub(super) fn down_to(&self, partition: i32) -> impl Iterator<Item = Slot> + '_ {
         let first = self.ordinals.start + i64::from(partition);
         (first..self.ordinals.end)
@@ -117,7 +125,7 @@ impl<'a> Slots<'a> {
         self.ordinals.end - self.ordinals.start
     }
 
-    /// All pods in a slot, and the condemned ones.
+    /// All pods in a slot, and the condemned ones. For the status, which counts both.
     pub(super) fn pods(&self) -> impl Iterator<Item = &Arc<Pod>> {
         self.pods.values().chain(&self.condemned)
     }
@@ -129,6 +137,8 @@ impl<'a> Slots<'a> {
 
     /// The condemned pod that is unavailable and has the lowest ordinal, if all slots have
     /// available pods. Ordered deletion waits for all other unavailable pods.
+    ///
+    /// Upstream: `firstUnavailablePod` in `updateStatefulSet`, as far as condemned pods need it.
     pub(super) fn first_unavailable_condemned(&self, now: Timestamp) -> Option<&Arc<Pod>> {
         let seconds = self.set.spec.min_ready_seconds;
         if self.iter().any(|slot| slot.is_unavailable(seconds, now)) {
@@ -149,6 +159,9 @@ impl<'a> Slots<'a> {
     }
 
     /// The revision of a new pod with this ordinal. Upstream: `newVersionedStatefulSetPod`.
+    ///
+    /// With a partition, the ordinal alone decides. Without one, the count of pods at the current revision
+    /// decides, so a pod that dies during an update keeps its revision.
     fn side(&self, ordinal: i64) -> Side {
         let current = match self.set.spec.update_strategy {
             UpdateStrategy::RollingUpdate {
@@ -158,6 +171,8 @@ impl<'a> Slots<'a> {
                 partition: Some(partition),
                 ..
             } => partition,
+            // Upstream's condition looks at the field `rollingUpdate` before the strategy, through the
+            // precedence of `&&`.
             UpdateStrategy::Other { partition } => partition.unwrap_or(0),
             UpdateStrategy::OnDelete => 0,
         };

@@ -2,6 +2,8 @@
 //!
 //! Upstream: `updateStatus` in `stateful_set_control.go`, `completeRollingUpdate` and
 //! `inconsistentStatus` in `stateful_set_utils.go`.
+//!
+//! Counters come from the pods at the start of the sync. The events of the writes lead to the next status.
 
 use std::sync::Arc;
 
@@ -11,12 +13,13 @@ use steersman_objects::{Phase, Pod, StatefulSet, StatefulSetStatus, UpdateStrate
 use steersman_releases::Release;
 use steersman_values::intern::Sym;
 
-/// The name of the revision from which `pod` was made; empty without the label.
+/// The name of the revision from which `pod` was made; empty without the label. Upstream: `getPodRevision`.
 pub(super) fn revision(pod: &Pod) -> &str {
     pod.meta.labels.get(REVISION_LABEL).map_or("", Sym::as_str)
 }
 
-/// The names of the two revisions of a set, and its count of name collisions.
+/// The names of the two revisions of a set, and its count of name collisions. They come from the sync, since
+/// the status may name a revision that is gone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Names {
     pub(super) current: String,
@@ -25,6 +28,9 @@ pub(super) struct Names {
 }
 
 /// The status of `set` with these pods at the time `now`.
+///
+/// Upstream: `computeReplicaStatus`. Terminating pods count as replicas, and as ready ones, but belong to no
+/// revision any more.
 pub(super) fn compute<'a>(
     set: &StatefulSet,
     names: &Names,
@@ -53,7 +59,7 @@ pub(super) fn compute<'a>(
     status
 }
 
-/// Counts `deleted` pods down that a rolling update has deleted.
+/// Counts `deleted` pods down that a rolling update has deleted, before their events come.
 ///
 /// Upstream counts below zero if only pods of a third revision are left, and the API server then
 /// refuses the status.
@@ -64,6 +70,8 @@ pub(super) fn count_deleted(status: &mut StatefulSetStatus, deleted: usize) {
 
 /// Ends the roll-out if all pods are ready and have the update revision. Up to 1.36, sets with another strategy
 /// keep their current revision.
+///
+/// Upstream: `completeRollingUpdate`. Availability does not count, as upstream: ready pods are enough.
 pub(super) fn complete(set: &StatefulSet, status: &mut StatefulSetStatus, release: Release) {
     let is_rolling = matches!(
         set.spec.update_strategy,
@@ -83,6 +91,9 @@ pub(super) fn complete(set: &StatefulSet, status: &mut StatefulSetStatus, releas
 }
 
 /// Whether `new` has to be written over `served`.
+///
+/// Upstream: `inconsistentStatus`. The collision count alone is no reason to write, and `observedGeneration`
+/// never goes back.
 pub(super) fn needs_write(served: &StatefulSetStatus, new: &StatefulSetStatus) -> bool {
     let compared = |status: &StatefulSetStatus| StatefulSetStatus {
         observed_generation: 0,
@@ -92,7 +103,7 @@ pub(super) fn needs_write(served: &StatefulSetStatus, new: &StatefulSetStatus) -
     new.observed_generation > served.observed_generation || compared(new) != compared(served)
 }
 
-/// Whether the pod runs and is ready. A terminating pod can be both.
+/// Whether the pod runs and is ready. A terminating pod can be both. Upstream: `isRunningAndReady`.
 pub(super) fn is_running_and_ready(pod: &Pod) -> bool {
     pod.phase == Phase::Running && pod.is_ready()
 }

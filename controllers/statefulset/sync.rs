@@ -5,6 +5,9 @@
 //!
 //! The status is written even if an action failed. Upstream: `sync` in `stateful_set.go`,
 //! `UpdateStatefulSet` and `updateStatefulSet` in `stateful_set_control.go`.
+//!
+//! `Work::confirm` stands before each write: a new leader compares its caches first. Most syncs write
+//! nothing, and so they send no request at all.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -43,7 +46,7 @@ use super::status::{self, Names};
 use super::writes::{Of, Writer};
 
 /// Attempts to write a status that meets conflicts, and the pause between them. Upstream:
-/// `retry.DefaultRetry`.
+/// `retry.DefaultRetry`. Users may change the spec at the same time, so conflicts are normal.
 const STATUS_ATTEMPTS: u32 = 5;
 const STATUS_PAUSE: Duration = Duration::from_millis(10);
 
@@ -55,7 +58,7 @@ pub(super) struct StatefulSetController {
     pub(super) known_equal: Arc<KnownEqual>,
     /// The cache of sets. Own writes are status updates.
     pub(super) sets_cache: TrackedCache,
-    /// The cache of revisions.
+    /// The cache of revisions. Own writes are creations, new numbers and adoptions.
     pub(super) revisions_cache: TrackedCache,
     pub(super) writer: Writer,
     pub(super) current: CurrentCheck,
@@ -79,6 +82,7 @@ impl ObjectSyncer for StatefulSetController {
             }
         };
         match self.run(key, &set, selector).await {
+            // The missing event enqueues the key, so this is no failure.
             Err(error) if error.is_stale() => Ok(Requeue::Never),
             outcome => outcome,
         }
@@ -86,6 +90,7 @@ impl ObjectSyncer for StatefulSetController {
 
     fn retry(&self, error: &SyncError, request: Option<&ApiError>, _failures: u32) -> Retry {
         match error {
+            // The new set of this name has a key in the queue already.
             SyncError::Status(StatusError::Replaced(_)) => Retry::Quietly,
             _ => Retry::after_request(request),
         }
@@ -123,6 +128,7 @@ impl StatefulSetController {
             Some(chosen) => work.update(chosen).await,
             None => (Reported::default(), failure),
         };
+        // Even after a failure the history is cut, as upstream.
         if let Some(error) = failure {
             if error.is_stale() {
                 return Err(error);
@@ -135,6 +141,8 @@ impl StatefulSetController {
     }
 
     /// Adopts the orphans among `revisions`, after one live read of the set.
+    ///
+    /// Upstream: `adoptOrphanRevisions`. One read serves all, since a deletion of the set concerns all alike.
     async fn adopt_revisions(
         &self,
         key: &ObjectKey,
@@ -158,6 +166,9 @@ impl StatefulSetController {
     }
 
     /// The pods of the set. A pod also needs a name of the set, or it is released.
+    ///
+    /// Upstream: `getPodsForStatefulSet`. Otherwise two sets with equal selectors would take each other's
+    /// pods.
     async fn claim_pods(
         &self,
         key: &ObjectKey,
@@ -177,7 +188,8 @@ impl StatefulSetController {
         Ok(claimed.objects)
     }
 
-    /// The pods that may be unavailable during a rolling update. `None` while the gate is off.
+    /// The pods that may be unavailable during a rolling update. `None` while the gate is off. The field is
+    /// ignored while the gate is off, even if it is set.
     fn max_unavailable(&self, set: &StatefulSet) -> Result<Option<i64>, PercentError> {
         if !self.features.is_on(features::MAX_UNAVAILABLE_STATEFUL_SET) {
             return Ok(None);
@@ -187,6 +199,8 @@ impl StatefulSetController {
 }
 
 /// `maxUnavailable` of `set` as a number of at least 1. Upstream: `getStatefulSetMaxUnavailable`.
+///
+/// A percentage is rounded down, and 0 becomes 1, so that an update always proceeds.
 fn max_unavailable(set: &StatefulSet) -> Result<i64, PercentError> {
     let limit = match &set.spec.update_strategy {
         UpdateStrategy::RollingUpdate {
@@ -198,17 +212,20 @@ fn max_unavailable(set: &StatefulSet) -> Result<i64, PercentError> {
     Ok(i64::from(limit.max(1)))
 }
 
-/// The status of a sync.
+/// The status of a sync. The default stands for a sync without a status.
 #[derive(Debug, Default)]
 struct Reported {
-    /// Whether ready pods have yet to become available.
+    /// Whether ready pods have yet to become available. They change by the clock alone, so no event comes.
     waits_for_availability: bool,
 }
 
-/// The revisions of a sync.
+/// The revisions of a sync. Both are the same outside of a roll-out.
 struct Chosen {
+    /// From the status; the update revision if that one is gone.
     current: Arc<ControllerRevision>,
+    /// Has the template of the set.
     update: Arc<ControllerRevision>,
+    /// May have grown by a creation of this sync.
     collision_count: i32,
 }
 
@@ -223,14 +240,16 @@ struct Work<'a> {
     /// The listed revisions by number.
     revisions: &'a [Arc<ControllerRevision>],
     now: Timestamp,
-    /// The answer of the live check, after the first write asked for it.
+    /// The answer of the live check, after the first write asked for it. One live check serves all writes of
+    /// the sync.
     is_current: OnceCell<bool>,
     /// Whether the cache of claims was older than the leadership term when the sync began.
     has_old_claims: bool,
 }
 
 impl Work<'_> {
-    /// Ends the sync before its first write if the caches lack writes of the previous leader.
+    /// Ends the sync before its first write if the caches lack writes of the previous leader. Each write
+    /// calls it; only the first call of a new leader sends requests.
     async fn confirm(&self) -> Result<(), SyncError> {
         let current = &self.controller.current;
         let check = || current.holds(self.of, self.selector, self.pods, self.revisions);
@@ -240,11 +259,14 @@ impl Work<'_> {
 
     /// Ends the sync before the creation or deletion of a pod if the cache lacked changes of its
     /// claims when the plan was made. A cache that has caught up since may change the plan.
+    ///
+    /// A claim that a former leader gave to a pod would decide otherwise.
     async fn confirm_claims(&self, plan: &Plan<'_>, action: &Action) -> Result<(), SyncError> {
         let Self { controller, of, .. } = *self;
         let current = &controller.current;
         let cached = plan.claims;
         let ordinal = match action {
+            // Repairs write claims with their version, so a stale one meets a conflict.
             Action::Create { ordinal, .. } => Some(*ordinal),
             Action::Delete(pod) => identity::ordinal(&pod.meta.name),
             _ => None,
@@ -258,6 +280,7 @@ impl Work<'_> {
             Action::Delete(pod) => plan.has_right_owners(pod),
             _ => !plan.has_stale_claim(ordinal),
         };
+        // The cache has moved on since the plan, so no event may follow.
         if !is_planned {
             current.queue.add(of.key.clone());
         }
@@ -265,6 +288,9 @@ impl Work<'_> {
     }
 
     /// Finds current and update revision. Creates or renumbers the update revision if needed.
+    ///
+    /// Upstream: `getStatefulSetRevisions`. The collision count is part of the name of a new revision, and
+    /// the status keeps it.
     async fn choose_revisions(&self) -> Result<Chosen, SyncError> {
         let controller = self.controller;
         let Of { key, set } = self.of;
@@ -282,6 +308,7 @@ impl Work<'_> {
         let restores = |newest: &ControllerRevision| {
             let compare = || proposal.restores(newest);
             let known = &controller.known_equal;
+            // The gate costs a comparison only if the data differ.
             controller.features.is_on(gate) && known.check(key, &set.meta, newest, compare)
         };
         let written = match revisions::find(self.revisions, &proposal, restores) {
@@ -289,6 +316,7 @@ impl Work<'_> {
                 return Ok(self.chosen(newest, collision_count));
             }
             Found::Older(older) => {
+                // A new number on a stale list could equal that of another revision.
                 self.confirm().await?;
                 let number = proposal.revision();
                 tracing::debug!(
@@ -314,6 +342,7 @@ impl Work<'_> {
         Ok(self.chosen(Arc::new(update), collision_count))
     }
 
+    /// Without the revision of the status, the history begins with the update revision, as upstream.
     fn chosen(&self, update: Arc<ControllerRevision>, collision_count: i32) -> Chosen {
         let current = &self.of.set.status.current_revision;
         let mut listed = self.revisions.iter();
@@ -326,6 +355,8 @@ impl Work<'_> {
     }
 
     /// Acts on the pods, and writes the status. Also returns the first failure.
+    ///
+    /// Upstream: `performUpdate` and `updateStatefulSet`. A terminating set only gets a status.
     async fn update(&self, chosen: &Chosen) -> (Reported, Option<SyncError>) {
         let controller = self.controller;
         let set = self.of.set;
@@ -349,9 +380,11 @@ impl Work<'_> {
         } else {
             self.act_on_pods(&plan, chosen).await
         };
+        // A status of a stale cache would be wrong.
         if failure.as_ref().is_some_and(SyncError::is_stale) {
             return (Reported::default(), failure);
         }
+        // All claimed pods, also those without an ordinal, as upstream before the loops.
         let mut status = if is_deleted {
             status::compute(set, &names, self.pods.iter(), self.now)
         } else {
@@ -360,6 +393,7 @@ impl Work<'_> {
         status::count_deleted(&mut status, deleted);
         status::complete(set, &mut status, controller.release);
         let error = self.write_status(&status).await.err();
+        // Only one error can be returned; the first one is the cause.
         if let (Some(_), Some(error)) = (&failure, &error)
             && !error.is_fenced()
         {
@@ -373,9 +407,12 @@ impl Work<'_> {
 
     /// Takes the turns of all pods, and then the next step of a rolling update. Returns the number
     /// of pods that the rolling update deleted, and the first failure.
+    ///
+    /// Upstream: `updateStatefulSet` from the first loop on.
     async fn act_on_pods(&self, plan: &Plan<'_>, chosen: &Chosen) -> (usize, Option<SyncError>) {
         for turns in plan.loops() {
             match self.take_turns(plan, chosen, turns).await {
+                // An ordered set waits here, so no update follows.
                 Ok(Flow::Wait) => return (0, None),
                 Ok(Flow::Next) => {}
                 Err(errors) => return (0, Some(SyncError::Pods(Aggregate(errors)))),
@@ -386,6 +423,7 @@ impl Work<'_> {
             Err(error) => return (0, Some(SyncError::MaxUnavailable(error))),
         };
         let is_rolling = plan.set.spec.update_strategy != UpdateStrategy::OnDelete;
+        // Upstream sets the metric only on this way.
         if max_unavailable.is_some() && is_rolling {
             let count = plan.unavailable();
             self.controller.metrics.set_unavailable(plan.set, count);
@@ -403,6 +441,7 @@ impl Work<'_> {
                 pod = &*pod.meta.name,
                 "Pod of StatefulSet is terminating for update"
             );
+            // After a failure the pods before it are counted, as upstream.
             if let Err(error) = self.act(plan, chosen, &Action::Delete(pod)).await {
                 return (deleted, Some(SyncError::Pods(Aggregate(vec![error]))));
             }
@@ -412,12 +451,15 @@ impl Work<'_> {
     }
 
     /// Takes the turns of a loop: in order until one has to wait, or all of them in batches.
+    ///
+    /// Upstream: `runForAll`.
     async fn take_turns(
         &self,
         plan: &Plan<'_>,
         chosen: &Chosen,
         turns: impl Iterator<Item = Turn>,
     ) -> Result<Flow, Vec<PodError>> {
+        // A parallel set ignores `wait`: each pod has its own pace.
         if !plan.is_ordered() {
             let take = |Turn { actions, .. }| async move {
                 for action in actions {
@@ -439,6 +481,7 @@ impl Work<'_> {
         Ok(Flow::Next)
     }
 
+    /// The checks precede all actions alike, so no write can forget them.
     async fn act(&self, plan: &Plan<'_>, chosen: &Chosen, action: &Action) -> Result<(), PodError> {
         let mut checked = self.confirm().await;
         if checked.is_ok() {
@@ -467,9 +510,12 @@ impl Work<'_> {
 
     /// Writes `status` if it differs from the cached one. A conflict is repeated with the cached set
     /// of that time.
+    ///
+    /// Upstream: `updateStatefulSetStatus` and `UpdateStatefulSetStatus`.
     async fn write_status(&self, status: &StatefulSetStatus) -> Result<(), SyncError> {
         let controller = self.controller;
         let Of { key, set } = self.of;
+        // The metric is set before the comparison, as upstream: it does not depend on a write.
         let limit = controller.max_unavailable(set);
         if let Some(limit) = limit.map_err(SyncError::MaxUnavailable)? {
             controller.metrics.set_max_unavailable(set, limit);
@@ -497,6 +543,8 @@ impl Work<'_> {
                     if error.is_conflict() && attempt < STATUS_ATTEMPTS =>
                 {
                     tokio::time::sleep(STATUS_PAUSE).await;
+                    // A newer set keeps this status, although its generation is newer: `observedGeneration`
+                    // tells that.
                     seen = controller.sets.get(key).unwrap_or(seen);
                     if seen.meta.uid != set.meta.uid {
                         let replaced = StatusError::Replaced(seen.meta.uid.clone());
@@ -510,6 +558,8 @@ impl Work<'_> {
     }
 
     /// Deletes unused revisions beyond the history limit. The revisions of pods are in use.
+    ///
+    /// Upstream: `truncateHistory`.
     async fn truncate(&self, chosen: Option<&Chosen>) -> Result<(), SyncError> {
         let chosen = chosen.into_iter().flat_map(|c| [&c.current, &c.update]);
         let chosen = chosen.map(|revision| &*revision.meta.name);
@@ -525,6 +575,8 @@ impl Work<'_> {
     }
 
     /// The time of the next sync: when the next ready pod becomes available.
+    ///
+    /// Upstream: the end of `syncStatefulSet`. The shortest rest of all ready pods counts.
     fn next_check(&self, reported: &Reported) -> Requeue {
         let seconds = self.of.set.spec.min_ready_seconds;
         let available = (seconds > 0 && reported.waits_for_availability).then(|| {
@@ -535,7 +587,7 @@ impl Work<'_> {
     }
 }
 
-/// Whether the sync goes on after a loop.
+/// Whether the sync goes on after a loop. Ordered sets alone return `Wait`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Flow {
     Next,

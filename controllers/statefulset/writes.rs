@@ -7,6 +7,8 @@
 //!
 //! - Deletions carry the UID of the pod, so that a new pod of the same name survives.
 //! - A repaired pod is read before its PUT, since the cache has only a part of each pod.
+//!
+//! Each answer is recorded with its version, so that the next sync waits for the caches.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,7 +32,8 @@ use super::identity::{identity_matches, ordinal, pod_name, storage_matches};
 use super::pods::{new_pod, with_identity, with_storage};
 use super::retention::{Owners, PodIdentity};
 
-/// Pauses before repetitions of a PUT that met a conflict. Upstream: `retry.DefaultBackoff`.
+/// Pauses before repetitions of a PUT that met a conflict. Upstream: `retry.DefaultBackoff`. Factor 5, and
+/// four attempts together.
 const PAUSES: [Duration; 3] = [
     Duration::from_millis(10),
     Duration::from_millis(50),
@@ -47,18 +50,18 @@ pub(super) struct Writer {
     pub(super) pods_cache: TrackedCache,
     /// The cache of claims.
     pub(super) claims_cache: TrackedCache,
-    /// Whether the texts of Events begin with a capital.
+    /// Whether the texts of Events begin with a capital. 1.34 and older write small letters.
     pub(super) has_capitals: bool,
 }
 
-/// The set that the writes of a sync are for.
+/// The set that the writes of a sync are for. The key is that of the queue, for the records of writes.
 #[derive(Clone, Copy)]
 pub(super) struct Of<'a> {
     pub(super) key: &'a ObjectKey,
     pub(super) set: &'a StatefulSet,
 }
 
-/// The verb in Events about pods.
+/// The verb in Events about pods. Its name is also in the reason of the Event.
 #[derive(Clone, Copy)]
 enum Verb {
     Create,
@@ -88,13 +91,15 @@ impl Verb {
 }
 
 impl Writer {
-    /// Creates the pod with this ordinal from `revision`, and its missing claims before it.
+    /// Creates the pod with this ordinal from `revision`, and its missing claims before it. Upstream:
+    /// `CreateStatefulPod`.
     pub(super) async fn create(
         &self,
         of: Of<'_>,
         ordinal: i64,
         revision: &ControllerRevision,
     ) -> Result<(), PodError> {
+        // The claims come first, since a pod without them would wait for them in the scheduler.
         let name = pod_name(&of.set.meta.name, ordinal);
         let body = new_pod(of.set, revision, ordinal)?;
         if let Err(error) = self.create_claims(of, &name, ordinal).await {
@@ -117,7 +122,8 @@ impl Writer {
                 failure
             }
         };
-        // Claims of an earlier pod may remain, also if the creation failed.
+        // Claims of an earlier pod may remain, also if the creation failed. The UID of the new pod is unknown
+        // here, as upstream: only references that are wrong in any case change.
         let owned = self.correct_owners(of, &PodIdentity::new(&name)).await;
         match owned {
             // The binder has just written the new claim. The next sync corrects the owners.
@@ -133,6 +139,8 @@ impl Writer {
     }
 
     /// Deletes `pod` if `checked` and [`not_foreign`] allow it. A pod that is gone counts as deleted.
+    ///
+    /// Upstream: `DeleteStatefulPod`.
     pub(super) async fn delete(
         &self,
         of: Of<'_>,
@@ -151,6 +159,7 @@ impl Writer {
                 record(&self.pods_cache, of.key, &answer);
                 Ok(())
             }
+            // The live read tells a gone pod from a missing API.
             Err(error) if live::is_gone::<Pod>(&self.client, &pod.meta, &error).await => Ok(()),
             // The next sync repeats the deletion.
             Err(error) if error.is_conflict() => return Err(PodError::Request(error)),
@@ -160,7 +169,8 @@ impl Writer {
         deleted
     }
 
-    /// Creates missing claims of `pod`, and corrects the owners of its claims.
+    /// Creates missing claims of `pod`, and corrects the owners of its claims. Upstream:
+    /// `createMissingPersistentVolumeClaims`.
     pub(super) async fn provide_claims(&self, of: Of<'_>, pod: &Pod) -> Result<(), PodError> {
         let name = &pod.meta.name;
         if let Some(ordinal) = ordinal(name) {
@@ -181,6 +191,8 @@ impl Writer {
     }
 
     /// The same, without an Event about a failure.
+    ///
+    /// Missing claims are passed over: they have no owners yet.
     pub(super) async fn correct_owners(
         &self,
         of: Of<'_>,
@@ -194,6 +206,7 @@ impl Writer {
             let Some(claim) = self.claim(of, &name) else {
                 continue;
             };
+            // The Event comes again with each sync that corrects owners, as upstream.
             if owners.has_unexpected_controller(&claim) {
                 // The spelling is upstream's.
                 let message = format!(
@@ -221,7 +234,10 @@ impl Writer {
     }
 
     /// Creates the claims that the pod `pod` with this ordinal lacks. Tries all of them.
+    ///
+    /// Upstream: `createPersistentVolumeClaims`. One failure hides no other, and all are in the Event.
     async fn create_claims(&self, of: Of<'_>, pod: &str, ordinal: i64) -> Result<(), PodError> {
+        // The common case needs no bodies, and the document of the set is not parsed.
         let is_there = |name: String| {
             self.claim(of, &name)
                 .is_some_and(|c| !c.meta.is_terminating())
@@ -233,6 +249,7 @@ impl Writer {
         for new in claims::from_templates(of.set, ordinal) {
             let (name, set) = (new.name, &of.set.meta.name);
             match self.claim(of, &name) {
+                // A terminating claim has its name until it is gone.
                 Some(claim) if claim.meta.is_terminating() => {
                     failures.push(ClaimFailure::terminating(name));
                     continue;
@@ -250,6 +267,7 @@ impl Writer {
                     self.event(of, EventType::Normal, "SuccessfulCreate", message);
                 }
                 Err(source) => {
+                    // The cache lacks the claim still; the retry finds it.
                     if !source.is_already_exists() && !source.is_fenced() {
                         let create = self.text(Verb::Create);
                         let message = format!(
@@ -273,10 +291,13 @@ impl Writer {
 
     /// Corrects identity, volumes and claims of `pod`. A conflict of the pod or of a claim is repeated
     /// with the cached objects of that time.
+    ///
+    /// Upstream: `UpdateStatefulPod`.
     pub(super) async fn repair(&self, of: Of<'_>, pod: &Arc<Pod>) -> Result<(), PodError> {
         let mut pod = Arc::clone(pod);
         let mut pauses = PAUSES.iter();
         let name = Arc::clone(&pod.meta.name);
+        // A repair of claims alone, which failed, has recorded its own Event.
         let mut is_attempted = false;
         let result = loop {
             let outcome = match self.prepare(of, &pod).await {
@@ -291,6 +312,7 @@ impl Writer {
             match (outcome, pauses.next()) {
                 (Err(error), Some(pause)) if error.is_conflict() => {
                     tokio::time::sleep(*pause).await;
+                    // A pod that left the cache is tried once more; the request then tells that it is gone.
                     pod = self.pods.get(&pod.key()).unwrap_or(pod);
                 }
                 (outcome, _) => break outcome,
@@ -304,6 +326,8 @@ impl Writer {
 
     /// Provides the claims of `pod`, and returns the changes that the pod itself needs. `None` if
     /// pod and claims are right.
+    ///
+    /// Upstream compares again after each conflict, since another writer may have repaired the pod.
     async fn prepare(&self, of: Of<'_>, pod: &Pod) -> Result<Option<Repair>, PodError> {
         let Some(ordinal) = ordinal(&pod.meta.name) else {
             return Ok(None);
@@ -313,6 +337,7 @@ impl Writer {
             identity: !identity_matches(of.set, pod),
             storage: !storage_matches(of.set, pod),
         };
+        // Right claims cost no request.
         let owners = Owners::new(of.set, PodIdentity::of(pod));
         let is_wrong = |name: String| {
             let claim = self.claim(of, &name);
@@ -328,12 +353,15 @@ impl Writer {
         if has_wrong_owners {
             self.own_claims(of, &PodIdentity::of(pod)).await?;
         }
+        // Upstream PUTs the pod also if only owners were wrong, and so does this.
         let is_needed = repair.identity || repair.storage || has_wrong_owners;
         Ok(is_needed.then_some(repair))
     }
 
     /// PUTs `pod` with the changes of `repair`. Without changes it is a PUT all the same, as
     /// upstream's.
+    ///
+    /// It changes nothing in the API server then, and the version stays.
     async fn put(&self, of: Of<'_>, pod: &Pod, repair: &Repair) -> Result<(), ApiError> {
         let name = pod_name(&of.set.meta.name, repair.ordinal);
         let target = Target {
@@ -345,6 +373,7 @@ impl Writer {
             request: format!("GET {}", Pod::RESOURCE),
             source: Box::new(source),
         })?;
+        // The server's object keeps the fields that the cache drops.
         let mut object = Document::new(live).to_object();
         // The server refuses to change the UID of another pod with this name.
         object["metadata"]["uid"] = pod.meta.uid.to_string().into();
@@ -367,7 +396,7 @@ impl Writer {
         })
     }
 
-    /// The verb at the start of an Event's text.
+    /// The verb at the start of an Event's text. Releases differ in the first letter.
     fn text(&self, verb: Verb) -> String {
         let text = verb.text();
         if self.has_capitals {
@@ -378,7 +407,7 @@ impl Writer {
     }
 
     /// Reports the outcome of a write. A request that the write gate refused is no failure that
-    /// users should see.
+    /// users should see. Upstream: `recordPodEvent`.
     fn pod_event(&self, of: Of<'_>, verb: Verb, pod: &str, failure: Option<&PodError>) {
         let text = self.text(verb);
         let set = &of.set.meta.name;
@@ -402,7 +431,7 @@ impl Writer {
     }
 }
 
-/// The changes that a pod needs.
+/// The changes that a pod needs. All false is possible: then only claims are wrong.
 struct Repair {
     ordinal: i64,
     identity: bool,
@@ -410,10 +439,11 @@ struct Repair {
 }
 
 /// Records the resource version in `answer`, so that the next sync waits for it. The answer to a
-/// deletion lacks a version if the object is gone already.
+/// deletion lacks a version if the object is gone already. Upstream: the calls of `WroteAt`.
 fn record(cache: &TrackedCache, key: &ObjectKey, answer: &[u8]) {
     match Identity::decode(answer) {
         Ok(Identity {
+            // The object is gone, and no cache will show this version.
             resource_version: 0,
             ..
         }) => {}

@@ -5,6 +5,8 @@
 //!
 //! Upstream has no handler of claims. A pod that waits for the deletion of an old claim, or that
 //! lost its claim, waits there for another event.
+//!
+//! Revisions have no handler, as upstream: only this controller changes them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,6 +31,7 @@ pub(super) fn register(
     });
     let of_sets = Arc::clone(&handlers);
     let of_pods = Arc::clone(&handlers);
+    // Own writes of the status come here, too. A sync without a difference sends nothing.
     sets.add_handler(move |change| of_sets.queue.add(change.object().key()));
     pods.add_handler(move |change| of_pods.pod_changed(&change));
     claims.add_handler(move |change| handlers.claim_changed(&change));
@@ -41,7 +44,7 @@ struct Handlers {
 }
 
 impl Handlers {
-    /// Enqueues the sets that a change of a pod concerns.
+    /// Enqueues the sets that a change of a pod concerns. Upstream: `addPod`, `updatePod` and `deletePod`.
     fn pod_changed(&self, change: &Change<'_, Pod>) {
         dependent_events(&self.sets, change, |event| {
             let set = event.owner();
@@ -56,11 +59,13 @@ impl Handlers {
         });
     }
 
-    /// Enqueues the set of a claim that is gone.
+    /// Enqueues the set of a claim that is gone. Only deletions count, since the set itself creates its
+    /// claims.
     fn claim_changed(&self, change: &Change<'_, PersistentVolumeClaim>) {
         let Change::Deleted { object: claim, .. } = change else {
             return;
         };
+        // A claim may have no owner, so its name leads to the set.
         for set in self.sets.in_namespace(&claim.meta.namespace) {
             if is_claim_of(&set, &claim.meta.name) {
                 self.queue.add(set.key());
@@ -74,6 +79,9 @@ fn becomes_ready(change: &Change<'_, Pod>) -> bool {
 }
 
 /// Whether `claim` is the name of a claim of a pod of `set`.
+///
+/// Names may be ambiguous: `a-b-0` can be of template `a` and set `b`, or of others. A needless sync does no
+/// harm.
 fn is_claim_of(set: &StatefulSet, claim: &str) -> bool {
     let Some(ordinal) = ordinal(claim) else {
         return false;

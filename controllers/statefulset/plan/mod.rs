@@ -7,6 +7,8 @@
 //!
 //! Upstream: `processReplica`, `processCondemned` and `updateStatefulSet` in
 //! `stateful_set_control.go`.
+//!
+//! The plan sends nothing, and knows only the name of the update revision.
 
 use std::sync::Arc;
 
@@ -21,34 +23,37 @@ use super::retention::{Owners, PodIdentity};
 use super::slots::{Side, Slot, Slots};
 use super::status::{is_running_and_ready, revision};
 
-/// Finds a cached claim of the set's namespace by name.
+/// Finds a cached claim of the set's namespace by name. It reads the cache; `explain.rs` gives one over
+/// served objects.
 pub(super) type Claims<'a> = dyn Fn(&str) -> Option<Arc<PersistentVolumeClaim>> + Send + Sync + 'a;
 
-/// A write that the sync sends.
+/// A write that the sync sends. Each carries its pod, so that `sync.rs` needs no further look-up.
 #[derive(Debug, Clone)]
 pub(super) enum Action {
-    /// Deletes the pod.
+    /// Deletes the pod. A pod that has ended is deleted too: its successor has the same name.
     Delete(Arc<Pod>),
-    /// Creates the pod with this ordinal, and its claims before it.
+    /// Creates the pod with this ordinal, and its claims before it. The revision follows from `Slots`.
     Create {
         /// The ordinal.
         ordinal: i64,
         /// The revision of its template.
         side: Side,
     },
-    /// Creates missing claims of a pending pod, and corrects the owners of its claims.
+    /// Creates missing claims of a pending pod, and corrects the owners of its claims. The scheduler may wait
+    /// for these claims.
     ProvideClaims(Arc<Pod>),
-    /// Corrects the owners of the claims of a pod.
+    /// Corrects the owners of the claims of a pod. For condemned pods only: the claim must belong to the pod
+    /// before the deletion, or it remains.
     OwnClaims(Arc<Pod>),
-    /// Corrects identity, volumes and claims of a pod.
+    /// Corrects identity, volumes and claims of a pod. It needs a PUT of the pod, and perhaps of claims.
     Repair(Arc<Pod>),
 }
 
-/// The actions for one pod, in order.
+/// The actions for one pod, in order. Upstream returns `shouldExit` and writes in between.
 #[derive(Debug, Default)]
 pub(super) struct Turn {
     pub(super) actions: Vec<Action>,
-    /// Whether an ordered set has to wait after this turn.
+    /// Whether an ordered set has to wait after this turn. Parallel sets ignore it.
     pub(super) wait: bool,
 }
 
@@ -68,34 +73,40 @@ impl Turn {
     }
 }
 
-/// The limit of unavailable pods of a rolling update, with the gate `MaxUnavailableStatefulSet`.
+/// The limit of unavailable pods of a rolling update, with the gate `MaxUnavailableStatefulSet`. Without the
+/// gate, one pod at a time is replaced, and an unavailable one stops the update.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limit {
-    /// The value of `maxUnavailable`.
+    /// The value of `maxUnavailable`, at least 1.
     pub(super) max_unavailable: i64,
     /// Whether a parallel set replaces unavailable pods beyond the limit. Before 1.37, such pods could hold a
     /// rolling update for ever.
     pub(super) spares_unavailable: bool,
 }
 
-/// The state that the decisions of one sync are about.
+/// The state that the decisions of one sync are about. It lasts for one sync. `explain.rs` builds one from
+/// served objects.
 pub(super) struct Plan<'a> {
     pub(super) set: &'a StatefulSet,
     pub(super) slots: &'a Slots<'a>,
     pub(super) claims: &'a Claims<'a>,
-    /// Name of the update revision.
+    /// Name of the update revision. Pods with another label value are outdated.
     pub(super) update_revision: &'a str,
     pub(super) now: Timestamp,
 }
 
 impl Plan<'_> {
-    /// Whether pods are created and deleted one at a time.
+    /// Whether pods are created and deleted one at a time. Upstream: `allowsBurst`, negated. The policy is
+    /// immutable.
     pub(super) fn is_ordered(&self) -> bool {
         self.set.spec.pod_management == PodManagement::OrderedReady
     }
 
     /// The loops of a sync, in order. Each turn is decided when the loop reaches it.
+    ///
+    /// Each returned loop starts only after the one before was taken to its end.
     pub(super) fn loops(&self) -> [Box<dyn Iterator<Item = Turn> + Send + '_>; 3] {
+        // Decided before any write, as upstream: the first unavailable pod of the whole set.
         let first_unavailable = self.slots.first_unavailable_condemned(self.now);
         let condemned = || self.slots.condemned.iter();
         [
@@ -105,7 +116,8 @@ impl Plan<'_> {
         ]
     }
 
-    /// The turn of a slot: creates, replaces or repairs its pod.
+    /// The turn of a slot: creates, replaces or repairs its pod. Upstream: `processReplica`. The order of its
+    /// checks is kept: an ended pod, a missing pod, claims, readiness, form.
     fn slot(&self, slot: &Slot) -> Turn {
         let pod = match slot {
             Slot::Pod(pod) => pod,
@@ -126,8 +138,10 @@ impl Plan<'_> {
         }
         let mut actions = Vec::new();
         if pod.phase == Phase::Pending && self.lacks_claims(pod) {
+            // An ordered set waits for this pod all the same: without its claims it never becomes ready.
             actions.push(Action::ProvideClaims(Arc::clone(pod)));
         }
+        // A terminating pod that is still ready stops an ordered set, too.
         let is_settled = !pod.meta.is_terminating() && is_running_and_ready(pod);
         if self.is_ordered() && !(is_settled && self.is_available(pod)) {
             return Turn::wait(actions);
@@ -140,14 +154,19 @@ impl Plan<'_> {
         Turn::next(actions)
     }
 
-    /// The turn of a condemned pod for the owners of its claims.
+    /// The turn of a condemned pod for the owners of its claims. Upstream: `fixPodClaim` in
+    /// `updateStatefulSet`.
     fn condemned_claims(&self, pod: &Arc<Pod>) -> Turn {
         Turn::next((!self.has_right_owners(pod)).then(|| Action::OwnClaims(Arc::clone(pod))))
     }
 
     /// The turn of a condemned pod for its deletion. `first_unavailable` is the unavailable pod
     /// that an ordered set may delete, although others wait for it.
+    ///
+    /// Upstream: `processCondemned`. An ordered set deletes the next pod only while all others are available,
+    /// except for the one that is broken itself.
     fn condemned(&self, pod: &Arc<Pod>, first_unavailable: Option<&Arc<Pod>>) -> Turn {
+        // The next sync comes with the event of its end.
         if pod.meta.is_terminating() {
             return Turn::wait(None);
         }
@@ -161,6 +180,9 @@ impl Plan<'_> {
 
     /// The pods that a rolling update deletes now, highest ordinal first. Their successors have the
     /// update revision. `limit` is `None` while its gate is off.
+    ///
+    /// Upstream: the end of `updateStatefulSet`, and `updateStatefulSetAfterInvariantEstablished` with the
+    /// gate. Pods below the partition stay in any case.
     pub(super) fn outdated(&self, limit: Option<Limit>) -> Vec<Arc<Pod>> {
         let partition = match &self.set.spec.update_strategy {
             UpdateStrategy::OnDelete => return Vec::new(),
@@ -169,6 +191,7 @@ impl Plan<'_> {
         };
         let is_outdated =
             |pod: &Pod| revision(pod) != self.update_revision && !pod.meta.is_terminating();
+        // One pod per sync: its successor must be available before the next one goes.
         let Some(limit) = limit else {
             for slot in self.slots.down_to(partition) {
                 if let Some(pod) = slot.pod().filter(|pod| is_outdated(pod)) {
@@ -180,6 +203,7 @@ impl Plan<'_> {
             }
             return Vec::new();
         };
+        // Pods that are down already use up the limit, also those below the partition.
         let budget = limit.max_unavailable - self.unavailable();
         let budget = usize::try_from(budget).unwrap_or(0);
         // Only slots with pods count, and an absurd number of slots must not be searched.
@@ -199,14 +223,15 @@ impl Plan<'_> {
         chosen.cloned().collect()
     }
 
-    /// The number of slots without an available pod.
+    /// The number of slots without an available pod. A missing pod counts, and a condemned one does not.
     pub(super) fn unavailable(&self) -> i64 {
         let is_unavailable = |pod: &&Arc<Pod>| pod.meta.is_terminating() || !self.is_available(pod);
         let available = self.slots.occupied().filter(|pod| !is_unavailable(pod));
         self.slots.len() - i64::try_from(available.count()).unwrap_or(i64::MAX)
     }
 
-    /// Whether a claim of `pod` is missing or terminating, or has wrong owners.
+    /// Whether a claim of `pod` is missing or terminating, or has wrong owners. A needless `ProvideClaims` is
+    /// cheap, and it reports an unexpected controller again, as upstream.
     fn lacks_claims(&self, pod: &Pod) -> bool {
         let owners = Owners::new(self.set, PodIdentity::of(pod));
         self.claims_of(&pod.meta.name).any(|claim| match claim {
@@ -219,12 +244,14 @@ impl Plan<'_> {
         })
     }
 
-    /// Whether identity and volumes of `pod` are right.
+    /// Whether identity and volumes of `pod` are right. Revisions do not count here: `outdated` replaces a
+    /// pod of an old one.
     fn has_right_form(&self, pod: &Pod) -> bool {
         identity_matches(self.set, pod) && storage_matches(self.set, pod)
     }
 
-    /// Whether all existing claims of `pod` have the right owners.
+    /// Whether all existing claims of `pod` have the right owners. Missing claims are right: they get their
+    /// owners when they are created.
     pub(super) fn has_right_owners(&self, pod: &Pod) -> bool {
         let owners = Owners::new(self.set, PodIdentity::of(pod));
         self.claims_of(&pod.meta.name)
@@ -232,7 +259,8 @@ impl Plan<'_> {
             .all(|claim| owners.are_right(&claim))
     }
 
-    /// Whether a claim of an earlier pod with this ordinal remains.
+    /// Whether a claim of an earlier pod with this ordinal remains. Upstream: `PodClaimIsStale`. Only
+    /// `whenScaled: Delete` has such claims.
     pub(super) fn has_stale_claim(&self, ordinal: i64) -> bool {
         let name = super::identity::pod_name(&self.set.meta.name, ordinal);
         let owners = Owners::new(self.set, PodIdentity::new(&name));

@@ -7,6 +7,13 @@
 //! A claim with references of an earlier set or pod, or of another controller, is left alone.
 //! Upstream: `isClaimOwnerUpToDate` and `updateClaimOwnerRefForSetAndPod` in
 //! `stateful_set_utils.go`.
+//!
+//! The table of owners, by `whenScaled` and `whenDeleted`:
+//!
+//! - both `Retain`: none
+//! - `Retain`, `Delete`: the set
+//! - `Delete`, `Retain`: the pod, once it is outside of `spec.replicas`
+//! - both `Delete`: the set, or the pod once it is outside of `spec.replicas`
 
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
@@ -19,7 +26,8 @@ use steersman_runtime::owner::ControllerReference;
 
 use super::identity::{ordinal, ordinals};
 
-/// The possible owners of a claim, and the rule that chooses one.
+/// The possible owners of a claim, and the rule that chooses one. It borrows the set, and lasts for one pod
+/// of one sync.
 #[derive(Debug, Clone)]
 pub(super) struct Owners<'a> {
     set: &'a Meta,
@@ -33,7 +41,8 @@ pub(super) struct Owners<'a> {
 pub(super) struct PodIdentity<'a> {
     /// Name.
     pub(super) name: &'a str,
-    /// UID; empty for a pod before its creation. References always have a UID.
+    /// UID; empty for a pod before its creation. References always have a UID. So an empty UID equals none of
+    /// them.
     pub(super) uid: Uid,
 }
 
@@ -46,7 +55,7 @@ impl<'a> PodIdentity<'a> {
         }
     }
 
-    /// The identity of a pod that does not exist yet.
+    /// The identity of a pod that does not exist yet. Any reference to a pod of this name is stale then.
     pub(super) fn new(name: &'a str) -> Self {
         Self {
             name,
@@ -55,7 +64,7 @@ impl<'a> PodIdentity<'a> {
     }
 }
 
-/// The owner that a claim should have.
+/// The owner that a claim should have. Never both at once, although comments of upstream speak of both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Owner {
     Set,
@@ -64,7 +73,8 @@ enum Owner {
 }
 
 impl<'a> Owners<'a> {
-    /// The possible owners of the claims of `pod`, a pod of `set`.
+    /// The possible owners of the claims of `pod`, a pod of `set`. A pod without an ordinal counts as scaled
+    /// down, as upstream.
     pub(super) fn new(set: &'a StatefulSet, pod: PodIdentity<'a>) -> Self {
         let is_inside = ordinal(pod.name).is_some_and(|n| ordinals(set).contains(&n));
         Self {
@@ -76,6 +86,9 @@ impl<'a> Owners<'a> {
     }
 
     /// Whether the references of `claim` follow the policy, or must not be touched.
+    ///
+    /// Upstream: `isClaimOwnerUpToDate`. The order matters: a stale reference stops all, since the garbage
+    /// collector may be about to delete the claim.
     pub(super) fn are_right(&self, claim: &PersistentVolumeClaim) -> bool {
         let references = &claim.meta.owners;
         if self.has_stale_set(references) || self.has_stale_pod(references) {
@@ -84,9 +97,11 @@ impl<'a> Owners<'a> {
         let refers = |uid: &Uid| references.iter().any(|owner| owner.uid == *uid);
         let to_set = refers(&self.set.uid);
         let to_pod = refers(&self.pod.uid);
+        // With a foreign controller, only references of set and pod have to go.
         if self.has_unexpected_controller(claim) {
             return !(to_set || to_pod);
         }
+        // An owner without `controller` is a leftover of older releases. It is written anew.
         if self.has_non_controller(references) {
             return false;
         }
@@ -96,6 +111,8 @@ impl<'a> Owners<'a> {
 
     /// Whether the set has a policy, and something else than the set and the pod controls `claim`.
     /// A set or pod of the same name with another UID counts.
+    ///
+    /// Upstream: `hasUnexpectedController`. Without a policy, other controllers may own claims as they like.
     pub(super) fn has_unexpected_controller(&self, claim: &PersistentVolumeClaim) -> bool {
         let is_unexpected = |owner: &OwnerReference| {
             if self.is_set(owner) {
@@ -110,6 +127,8 @@ impl<'a> Owners<'a> {
     }
 
     /// The body of a PUT: `claim` with the references that the policy asks for.
+    ///
+    /// Upstream: `updateClaimOwnerRefForSetAndPod`. References of other owners stay as they are.
     pub(super) fn corrected(&self, claim: &PersistentVolumeClaim) -> Box<RawValue> {
         let mut metadata = match claim.document.to_object().remove("metadata") {
             Some(Value::Object(metadata)) => metadata,
@@ -119,6 +138,7 @@ impl<'a> Owners<'a> {
             Some(Value::Array(references)) => references,
             _ => Vec::new(),
         };
+        // By name, and not by UID: references of earlier sets and pods of these names go, too.
         references.retain(|owner| {
             let is = |api_version: &str, kind: &str, name: &str| {
                 owner["apiVersion"] == api_version && owner["kind"] == kind && owner["name"] == name
@@ -144,11 +164,13 @@ impl<'a> Owners<'a> {
                 }
                 Owner::Neither => (String::new(), Value::Null),
             };
+            // `is_there` is for a reference of another name with our UID, which the filter has left.
             let is_there = references.iter().any(|owner| owner["uid"] == uid);
             if !reference.is_null() && !is_there {
                 references.push(reference);
             }
         }
+        // No empty list is written, as Go omits it.
         if !references.is_empty() {
             metadata.insert("ownerReferences".to_owned(), Value::Array(references));
         }
@@ -156,12 +178,13 @@ impl<'a> Owners<'a> {
     }
 
     /// Whether `claim` remains from an earlier pod of this name, so that a new pod must wait for
-    /// its deletion.
+    /// its deletion. Upstream: `PodClaimIsStale`.
     pub(super) fn is_stale(&self, claim: &PersistentVolumeClaim) -> bool {
         self.policy.when_scaled != Retention::Retain && self.has_stale_pod(&claim.meta.owners)
     }
 
-    /// The owner that the policy asks for. An unknown policy retains claims.
+    /// The owner that the policy asks for. An unknown policy retains claims. A pod that is wanted never owns
+    /// its claims: a rolling update deletes pods, and would take the data with them.
     fn wanted(&self) -> Owner {
         let ClaimRetention {
             when_deleted,
@@ -183,19 +206,20 @@ impl<'a> Owners<'a> {
         is_reference::<Pod>(owner, self.pod.name)
     }
 
-    /// Only the first reference to a set of this name counts.
+    /// Only the first reference to a set of this name counts. Upstream: `hasStaleOwnerRef`.
     fn has_stale_set(&self, references: &[OwnerReference]) -> bool {
         let first = references.iter().find(|owner| self.is_set(owner));
         first.is_some_and(|owner| owner.uid != self.set.uid)
     }
 
-    /// Only the first reference to a pod of this name counts.
+    /// Only the first reference to a pod of this name counts. As `has_stale_set`.
     fn has_stale_pod(&self, references: &[OwnerReference]) -> bool {
         let first = references.iter().find(|owner| self.is_pod(owner));
         first.is_some_and(|owner| owner.uid != self.pod.uid)
     }
 
-    /// Whether the set or the pod is an owner without being the controller.
+    /// Whether the set or the pod is an owner without being the controller. Upstream:
+    /// `hasNonControllerOwner`.
     fn has_non_controller(&self, references: &[OwnerReference]) -> bool {
         let is_ours =
             |owner: &OwnerReference| owner.uid == self.set.uid || owner.uid == self.pod.uid;
@@ -205,7 +229,7 @@ impl<'a> Owners<'a> {
     }
 }
 
-/// Whether `owner` has the type `O` and this name.
+/// Whether `owner` has the type `O` and this name. Upstream: `matchesRef`. The UID is compared by the caller.
 fn is_reference<O: Object>(owner: &OwnerReference, name: &str) -> bool {
     *owner.api_version == *O::RESOURCE.api_version()
         && *owner.kind == *O::RESOURCE.kind

@@ -65,7 +65,6 @@ impl Handlers {
         }
     }
 
-    ///
     /// Upstream: `addJob`, `updateJob` and `deleteJob`. A Job whose controller changes concerns both
     /// CronJobs.
     fn job_changed(&self, change: &Change<'_, Job>) {

@@ -44,10 +44,10 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
         let mut who = "owner of the Job";
         if *end.reason == *"DeadlineExceeded" {
             let seconds = doc.number("/spec/activeDeadlineSeconds");
+            // The text of the condition lacks the deadline itself.
             message = format!(
                 "{message} (activeDeadlineSeconds {seconds}); its pods were deleted, whatever backoffLimit allows"
             );
-            // The text of the condition lacks the deadline itself.
             who = "owner of the Job (a new Job with a larger activeDeadlineSeconds)";
         }
         let reason = Reason::new(Code::JobFailed, NAME, message).who(who);
@@ -77,10 +77,10 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
         return;
     }
     if job.spec.suspend {
-        // Kueue resumes the Jobs with a label of its queues.
         let since = doc
             .condition("Suspended")
             .and_then(|condition| condition.time("/lastTransitionTime"));
+        // Kueue resumes the Jobs with a label of its queues.
         let who = match doc.text("/metadata/labels/kueue.x-k8s.io~1queue-name") {
             "" => "owner of the Job (spec.suspend)".to_owned(),
             queue => format!("Kueue, in queue {queue}, or owner of the Job (spec.suspend)"),

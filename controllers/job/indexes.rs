@@ -19,19 +19,18 @@ struct Interval {
     last: i64,
 }
 
-// Both ends belong to the interval.
 impl Interval {
     fn len(self) -> i64 {
         self.last - self.first + 1
     }
 }
 
-///
-/// Members above `completions` are cut, also in the middle of an interval: a user may have lowered the
-/// completions. Members are in ascending order, so the first one beyond ends the search.
 impl Indexes {
     /// The indexes below `completions` in `text`. A malformed member is skipped, as in upstream's
     /// `parseIndexesFromString`: other programs can write a status.
+    ///
+    /// Members above `completions` are cut, also in the middle of an interval: a user may have lowered the
+    /// completions. Members are in ascending order, so the first one beyond ends the search.
     pub(super) fn parse(text: &str, completions: i64) -> Self {
         let mut result = Self::default();
         if text.is_empty() {

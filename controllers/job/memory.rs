@@ -18,7 +18,7 @@ pub(super) struct JobMemory {
     pub(super) removals: Removals,
 }
 
-// `forget` comes after the end or the deletion of a Job. A new Job of its name starts without failures.
+/// `forget` comes after the end or the deletion of a Job, so a new Job of its name starts without failures.
 impl Memory for JobMemory {
     fn forget(&self, job: &ObjectKey) {
         self.backoffs.forget(job);

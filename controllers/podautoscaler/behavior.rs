@@ -8,9 +8,9 @@
 //!
 //! Percentages are computed in `f64`, and their rounding decides: 100 replicas plus 10 % are 111.
 //!
-//! The API server fills in absent policies and windows, so both directions normally have policies.
-//!
 //! Upstream: `normalizeDesiredReplicasWithBehaviors` in `horizontal.go`.
+//!
+//! The API server fills in absent policies and windows, so both directions normally have policies.
 
 use std::time::Duration;
 
@@ -20,9 +20,9 @@ use steersman_objects::{AutoscalerBehavior, ScalingPolicy, ScalingRules};
 use super::history::{History, Timed, before, record, seconds};
 use super::limits::{Normalized, Reason, Sizes};
 
-/// Stabilization precedes the rate, since a rate limits the size that is to be written.
 /// The next size. Records the proposal. `window` is the window for scaling down if the rules have
-/// none; whole seconds of it count.
+/// none; whole seconds of it count. Stabilization precedes the rate, since a rate limits the size that is to
+/// be written.
 pub(super) fn normalize(
     history: &mut History,
     sizes: Sizes,
@@ -36,9 +36,9 @@ pub(super) fn normalize(
     let down = of(&behavior.scale_down).unwrap_or(Duration::from_secs(window.as_secs()));
     let cutoffs = (before(now, up), before(now, down));
     let stabilized = stabilize(&mut history.recommendations, sizes, cutoffs, now);
+    // Upstream compares the proposal, and not the stabilized size, with the current one.
     let able = if stabilized == sizes.proposed {
         Reason::READY
-    // Upstream compares the proposal, and not the stabilized size, with the current one.
     } else if sizes.proposed >= sizes.current {
         Reason::UP_STABILIZED
     } else {
@@ -51,10 +51,9 @@ pub(super) fn normalize(
     )
 }
 
-/// Within each window the most cautious recommendation counts: growth waits until the whole window asks for
-/// it, and so does shrinking.
 /// The current size, between the lowest recommendation of the window for scaling up and the highest
-/// one of the window for scaling down. `cutoffs` are the starts of these windows.
+/// one of the window for scaling down. `cutoffs` are the starts of these windows. Within each window the most
+/// cautious recommendation counts: growth waits until the whole window asks for it, and so does shrinking.
 pub(super) fn stabilize(
     recommendations: &mut Vec<Timed>,
     sizes: Sizes,
@@ -62,8 +61,8 @@ pub(super) fn stabilize(
     now: Timestamp,
 ) -> i32 {
     let since = |cutoff: Timestamp| {
-        // Recommendations from exactly the start of the window are out, unlike in `limits::stabilize`. So is
-        // upstream's.
+        // As upstream, a recommendation from exactly the start of the window is out. `limits::stabilize`
+        // includes it.
         let recent = recommendations.iter().filter(move |old| old.at > cutoff);
         recent.map(|old| old.replicas)
     };
@@ -79,10 +78,9 @@ pub(super) fn stabilize(
     sizes.current.max(lowest).min(highest)
 }
 
-/// Upstream: `convertDesiredReplicasWithBehaviorRate`. Growth ignores `min`, and shrinking ignores `max`:
-/// `Reconciler::path` has handled sizes beyond the other limit.
 /// The size `wanted` within the rates of the rules, and the limit that applies. A size without
-/// change has no limit.
+/// change has no limit. Upstream: `convertDesiredReplicasWithBehaviorRate`. Growth ignores `min`, and
+/// shrinking ignores `max`: `Reconciler::path` has handled sizes beyond the other limit.
 pub(super) fn limit(
     history: &History,
     sizes: Sizes,
@@ -120,9 +118,8 @@ pub(super) fn limit(
     (wanted, Reason::WITHIN_RANGE)
 }
 
-/// Upstream: `calculateScaleUpLimitWithScalingRules`. "Max", the default, takes the policy with the largest
-/// change, and "Min" that with the smallest.
-/// The largest size that the policies allow.
+/// The largest size that the policies allow. Upstream: `calculateScaleUpLimitWithScalingRules`. "Max", the
+/// default, takes the policy with the largest change, and "Min" that with the smallest.
 fn up_limit(current: i32, history: &History, rules: &ScalingRules, now: Timestamp) -> i32 {
     let limits = rules.policies.iter().map(|policy| {
         let start = at_start(current, history, policy, now);
@@ -141,9 +138,8 @@ fn up_limit(current: i32, history: &History, rules: &ScalingRules, now: Timestam
     }
 }
 
-/// Upstream: `calculateScaleDownLimitWithBehaviors`. "Min" means the smallest change, which is the largest
-/// size.
-/// The smallest size that the policies allow.
+/// The smallest size that the policies allow. Upstream: `calculateScaleDownLimitWithBehaviors`. "Min" means
+/// the smallest change, which is the largest size.
 fn down_limit(current: i32, history: &History, rules: &ScalingRules, now: Timestamp) -> i32 {
     let limits = rules.policies.iter().map(|policy| {
         let start = at_start(current, history, policy, now);
@@ -166,9 +162,8 @@ fn percent(start: i32, factor: f64) -> f64 {
     f64::from(start) * factor
 }
 
-/// Changes by users or other controllers are unknown here, so the result may never have been the size.
-/// Upstream: `getReplicasChangePerPeriod`.
-/// The size at the start of the period that ends now.
+/// The size at the start of the period that ends now. Changes by users or other controllers are unknown here,
+/// so the result may never have been the size. Upstream: `getReplicasChangePerPeriod`.
 fn at_start(current: i32, history: &History, policy: &ScalingPolicy, now: Timestamp) -> i32 {
     let cutoff = before(now, seconds(policy.period_seconds));
     let changed = |list: &[Timed]| {

@@ -1,7 +1,7 @@
+//! The flags of the controller, and its feature gates.
 //!
 //! Names and defaults are upstream's: `cmd/kube-controller-manager/app/options/hpacontroller.go`. The gates
 //! are of the release of the API server, so a field that it drops is ignored here, too.
-//! The flags of the controller, and its feature gates.
 
 use std::time::Duration;
 
@@ -12,46 +12,45 @@ use steersman_runtime::controller::ControllerContext;
 /// The settings of the controller.
 #[derive(Debug, Clone)]
 pub(super) struct Config {
-    /// Flag `--horizontal-pod-autoscaler-sync-period`, by default 15 s. It is the delay after failures, too.
-    /// Time between two syncs of one autoscaler.
+    /// Time between two syncs of one autoscaler. Flag `--horizontal-pod-autoscaler-sync-period`, by default
+    /// 15 s. It is the delay after failures, too.
     pub(super) period: Duration,
-    /// Flag `--horizontal-pod-autoscaler-downscale-stabilization`, by default 5 minutes.
+    /// Time for which a recommendation prevents a smaller size. Flag
+    /// `--horizontal-pod-autoscaler-downscale-stabilization`, by default 5 minutes.
     /// `behavior.scaleDown.stabilizationWindowSeconds` of an autoscaler has precedence.
-    /// Time for which a recommendation prevents a smaller size.
     pub(super) downscale_window: Duration,
-    /// Flag `--horizontal-pod-autoscaler-tolerance`, by default 0.1, which is 10 % in both directions.
-    /// Deviation of the metric ratio from 1.0 that causes no change.
+    /// Deviation of the metric ratio from 1.0 that causes no change. Flag
+    /// `--horizontal-pod-autoscaler-tolerance`, by default 0.1, which is 10 % in both directions.
     pub(super) tolerance: f64,
     /// When samples of starting pods count.
     pub(super) readiness: Readiness,
-    /// With it, `tolerance` of a direction in `spec.behavior` has precedence over the flag.
-    /// Gate `HPAConfigurableTolerance`.
+    /// Gate `HPAConfigurableTolerance`. With it, `tolerance` of a direction in `spec.behavior` has precedence
+    /// over the flag.
     pub(super) has_own_tolerances: bool,
     /// Whether a new autoscaler is synced at once. Older releases wait for one period.
     pub(super) syncs_new_ones_at_once: bool,
     /// Whether the error about several autoscalers of one target names two of them. Older releases name all.
     pub(super) names_two_autoscalers: bool,
-    /// With it, the status has `observedGeneration`, and a change of the spec is synced at once.
-    /// Gate `HPAGeneration`.
+    /// Gate `HPAGeneration`. With it, the status has `observedGeneration`, and a change of the spec is synced
+    /// at once.
     pub(super) has_generations: bool,
-    /// With it, the condition `ScaledToZero` tells a target that the controller scaled to zero from one that
-    /// a user stopped.
-    /// Gate `HPAScaleToZero`.
+    /// Gate `HPAScaleToZero`. With it, the condition `ScaledToZero` tells a target that the controller scaled
+    /// to zero from one that a user stopped.
     pub(super) scales_to_zero: bool,
-    /// With it, the requests of a pod as a whole count in place of those of its containers.
-    /// Gate `PodLevelResources`.
+    /// Gate `PodLevelResources`. With it, the requests of a pod as a whole count in place of those of its
+    /// containers.
     pub(super) has_pod_level_resources: bool,
 }
 
-/// Other resources have no such rule: a starting pod uses its normal memory, but much more CPU than later.
-/// When CPU samples of starting pods count.
+/// When CPU samples of starting pods count. Other resources have no such rule: a starting pod uses its normal
+/// memory, but much more CPU than later.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Readiness {
-    /// Flag `--horizontal-pod-autoscaler-cpu-initialization-period`, by default 5 minutes.
-    /// Time after the start of a pod in which samples from before its readiness are skipped.
+    /// Time after the start of a pod in which samples from before its readiness are skipped. Flag
+    /// `--horizontal-pod-autoscaler-cpu-initialization-period`, by default 5 minutes.
     pub(super) cpu_initialization: Duration,
-    /// Flag `--horizontal-pod-autoscaler-initial-readiness-delay`, by default 30 s.
-    /// Time after the start of a pod in which a change to unready counts as the initial state.
+    /// Time after the start of a pod in which a change to unready counts as the initial state. Flag
+    /// `--horizontal-pod-autoscaler-initial-readiness-delay`, by default 30 s.
     pub(super) initial_delay: Duration,
 }
 

@@ -1,6 +1,6 @@
-//! Users see them in Events and in conditions, and alerts match them; so a change of a word is a change of
-//! behaviour. The source of each error has its category for the log.
-//! The failures of a sync. Their texts are upstream's.
+//! The failures of a sync. Their texts are upstream's. Users see them in Events and in conditions, and alerts
+//! match them; so a change of a word is a change of behaviour. The source of each error has its category for
+//! the log.
 
 use std::error::Error;
 use std::fmt;
@@ -13,22 +13,19 @@ use steersman_objects::DecodeError;
 use super::evaluate::MetricError;
 use super::rescale::TargetError;
 
-/// Each variant ends the sync, and the next one follows after one period. Only `Metrics` and
-/// `Status` can come after a write of the size.
-/// The operation of a sync that failed.
+/// The operation of a sync that failed. Each variant ends the sync, and the next one follows after one
+/// period. Only `Metrics` and `Status` can come after a write of the size.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SyncError {
-    /// The only variant with the label `error="spec"` in the metrics: upstream wraps `errSpec` here and for
-    /// unknown metric types.
-    /// `apiVersion` of the target is malformed.
+    /// `apiVersion` of the target is malformed. The only variant with the label `error="spec"` in the
+    /// metrics: upstream wraps `errSpec` here and for unknown metric types.
     #[error("invalid API version in scale target reference: {0}")]
     ApiVersion(#[source] TargetError),
-    /// A CRD that comes later mends it, so it counts as internal.
-    /// The kind of the target is not served.
+    /// The kind of the target is not served. A CRD that comes later mends it, so it counts as internal.
     #[error("unable to determine resource for scale target reference: {0}")]
-    /// The target may be missing, or its kind may lack the subresource.
     Kind(#[source] TargetError),
-    /// The size of the target could not be read.
+    /// The size of the target could not be read. The target may be missing, or its kind may lack the
+    /// subresource.
     #[error("failed to query scale subresource for {reference}: {source}")]
     Scale {
         /// Kind, namespace and name of the target.
@@ -37,8 +34,7 @@ pub(super) enum SyncError {
         #[source]
         source: TargetError,
     },
-    /// The size stays, and the status has the reason in `ScalingActive`.
-    /// The metrics propose no size.
+    /// The metrics propose no size. The size stays, and the status has the reason in `ScalingActive`.
     #[error(
         "failed to compute desired number of replicas based on listed metrics for {reference}: {source}"
     )]
@@ -49,12 +45,12 @@ pub(super) enum SyncError {
         #[source]
         source: ComputeError,
     },
-    /// As in upstream's `computeReplicasForMetrics`, the others may only enlarge the target.
-    /// Some metrics could not be used; the others decided.
+    /// Some metrics could not be used; the others decided. As in upstream's `computeReplicasForMetrics`, the
+    /// others may only enlarge the target.
     #[error("{0}")]
     Metrics(#[source] InvalidMetrics),
-    /// `AbleToScale` is `False` until a later sync writes the size.
-    /// The size of the target could not be written.
+    /// The size of the target could not be written. `AbleToScale` is `False` until a later sync writes the
+    /// size.
     #[error("failed to rescale {reference}: {source}")]
     Rescale {
         /// Kind, namespace and name of the target.
@@ -63,8 +59,8 @@ pub(super) enum SyncError {
         #[source]
         source: ApiError,
     },
-    /// The size may have been written already. The next sync finds it, and needs no second write.
-    /// The status could not be written.
+    /// The status could not be written. The size may have been written already. The next sync finds it, and
+    /// needs no second write.
     #[error("failed to update status for {name}: {source}")]
     Status {
         /// Name of the autoscaler.
@@ -78,18 +74,18 @@ pub(super) enum SyncError {
     Answer(#[source] DecodeError),
 }
 
-/// Upstream: the errors of `computeReplicasForMetrics` and `validateAndParseSelector`.
-/// The metrics propose no size.
+/// The metrics propose no size. Upstream: the errors of `computeReplicasForMetrics` and
+/// `validateAndParseSelector`.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ComputeError {
-    /// An empty selector matches each pod of the namespace, so upstream refuses it.
-    /// The target has no selector.
+    /// The target has no selector. An empty selector matches each pod of the namespace, so upstream refuses
+    /// it.
     #[error("selector is required")]
     NoSelector(#[source] Decision),
-    /// Several autoscalers select the pods of the target.
+    /// Several autoscalers select the pods of the target. Up to 1.36 the error names all autoscalers, and
+    /// later releases name two. The parts around the names differ, too. All of them stop, because each would
+    /// take the replicas of the others for load.
     #[error("pods by selector {selector} are controlled by {relation} [{autoscalers}]{end}")]
-    // Up to 1.36 the error names all autoscalers, and later releases name two. The parts around the names
-    // differ, too.
     Ambiguous {
         /// The words before the autoscalers.
         relation: &'static str,
@@ -103,8 +99,8 @@ pub(super) enum ComputeError {
         #[source]
         decision: Decision,
     },
-    /// All metrics failed, or some failed and the others propose a smaller size.
-    /// Too many metrics could not be used.
+    /// Too many metrics could not be used. All metrics failed, or some failed and the others propose a
+    /// smaller size.
     #[error("{0}")]
     Metrics(#[from] InvalidMetrics),
 }
@@ -131,9 +127,8 @@ impl ComputeError {
         Self::NoSelector(SELECTOR)
     }
 
-    /// Up to 1.36, `are_examples` is false.
     /// The error for `autoscalers`, which all select pods under `selector`, and which are two of many if
-    /// `are_examples`.
+    /// `are_examples`. Up to 1.36, `are_examples` is false.
     pub(super) fn ambiguous(selector: String, autoscalers: String, are_examples: bool) -> Self {
         let (relation, end) = if are_examples {
             ("more than one HPA (e.g.", ")")

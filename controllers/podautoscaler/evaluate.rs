@@ -2,10 +2,10 @@
 //!
 //! metric -> metrics API, cached pods -> `replicas.rs` -> [`Evaluated`] or [`MetricError`]
 //!
-//! A failure of one metric is no failure of the sync. `sync.rs` decides with the metrics that remain.
-//!
 //! Upstream: `computeReplicasForMetric` and the functions that it calls in `horizontal.go`. Its texts
 //! are reproduced with their oddities, since users and alerts read them.
+//!
+//! A failure of one metric is no failure of the sync. `sync.rs` decides with the metrics that remain.
 
 use std::sync::Arc;
 
@@ -28,9 +28,9 @@ use super::problem::CalculationError;
 use super::replicas::{Proposal, Tolerances, by_ratio, by_share, by_utilization, by_value};
 use super::status;
 
-/// Upstream records the inner error in the Event and the condition, and returns it with a prefix. So `cause`
-/// alone is the text for users, and `Display` the text of the log.
-/// A metric that cannot be used. `Display` is the error of the sync.
+/// A metric that cannot be used. `Display` is the error of the sync. Upstream records the inner error in the
+/// Event and the condition, and returns it with a prefix. So `cause` alone is the text for users, and
+/// `Display` the text of the log.
 #[derive(Debug, thiserror::Error)]
 #[error("{prefix}{cause}")]
 pub(super) struct MetricError {
@@ -44,9 +44,8 @@ pub(super) struct MetricError {
 }
 
 impl MetricError {
-    /// Upstream wraps `errSpec` for an unknown type only. A missing target counts as internal, although the
-    /// spec is at fault there as well.
-    /// Whether the spec of the autoscaler is at fault.
+    /// Whether the spec of the autoscaler is at fault. Upstream wraps `errSpec` for an unknown type only. A
+    /// missing target counts as internal, although the spec is at fault there as well.
     pub(super) fn is_of_spec(&self) -> bool {
         matches!(self.cause, Cause::UnknownType(_))
     }
@@ -55,8 +54,7 @@ impl MetricError {
 /// The cause of a [`MetricError`].
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Cause {
-    /// Both types of resource metrics have these words, a container's too.
-    /// The use of a resource is unknown.
+    /// The use of a resource is unknown. Both types of resource metrics have these words, a container's too.
     #[error("failed to get {resource} {measure}: {source}")]
     Resource {
         resource: String,
@@ -64,26 +62,23 @@ pub(super) enum Cause {
         #[source]
         source: ValueError,
     },
-    /// For metrics of pods, of objects, and external ones.
-    /// The value of another metric is unknown.
+    /// The value of another metric is unknown. For metrics of pods, of objects, and external ones.
     #[error("{0}")]
     Value(#[from] ValueError),
-    /// The API server validates it as well, so this needs an object from before that validation.
-    /// The selector of the metric is invalid.
+    /// The selector of the metric is invalid. The API server validates it as well, so this needs an object
+    /// from before that validation.
     #[error("{0}")]
     Selector(#[from] SelectorError),
-    /// Neither of the fields that the type of the target needs is set.
-    /// The metric has no target.
+    /// The metric has no target. Neither of the fields that the type of the target needs is set.
     #[error("{0}")]
     NoTarget(&'static str),
-    /// A newer API server may have a type that this release lacks.
-    /// The metric has an unknown type.
+    /// The metric has an unknown type. A newer API server may have a type that this release lacks.
     #[error("unknown metric source type {0:?}")]
     UnknownType(String),
 }
 
-/// The texts contain the words of the API server that answers for the metrics API.
-/// The value of a metric is unknown, or no size follows from it.
+/// The value of a metric is unknown, or no size follows from it. The texts contain the words of the API
+/// server that answers for the metrics API.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ValueError {
     #[error("unable to get metrics for resource {resource}: {source}")]
@@ -137,25 +132,25 @@ pub(super) struct Evaluated {
     pub(super) status: Value,
 }
 
-/// They live as long as the controller; all else about one evaluation is in [`Subject`].
-/// The parts that every evaluation needs.
+/// The parts that every evaluation needs. They live as long as the controller; all else about one evaluation
+/// is in [`Subject`].
 pub(super) struct Sources {
     pub(super) api: MetricsApi,
     pub(super) mapper: RestMapper,
     pub(super) pods: PodsByLabel,
 }
 
-/// It is a snapshot of one sync, so all metrics of an autoscaler are compared with the same sizes and pods.
-/// The target of an autoscaler, for the evaluation of its metrics.
+/// The target of an autoscaler, for the evaluation of its metrics. It is a snapshot of one sync, so all
+/// metrics of an autoscaler are compared with the same sizes and pods.
 pub(super) struct Subject<'a> {
     pub(super) sources: &'a Sources,
     pub(super) config: &'a Config,
     pub(super) hpa: &'a HorizontalPodAutoscaler,
-    /// `spec.replicas` of the scale. It is the size that metrics within the tolerance keep.
-    /// Wanted size of the target.
+    /// Wanted size of the target. `spec.replicas` of the scale. It is the size that metrics within the
+    /// tolerance keep.
     pub(super) current: i32,
-    /// `status.replicas` of the scale. It includes pods of a surge, and may lag behind `spec.replicas`.
-    /// Observed size of the target.
+    /// Observed size of the target. `status.replicas` of the scale. It includes pods of a surge, and may lag
+    /// behind `spec.replicas`.
     pub(super) observed: i32,
     /// Selector of the target's pods.
     pub(super) selector: &'a LabelSelector,
@@ -163,9 +158,8 @@ pub(super) struct Subject<'a> {
 }
 
 impl Subject<'_> {
-    /// Promises the same order of checks as upstream, so that of several faults the same one is reported. The
-    /// order of arms has no effect, since each needs its own `kind`.
-    /// Evaluates one metric.
+    /// Evaluates one metric. Promises the same order of checks as upstream, so that of several faults the
+    /// same one is reported. The order of arms has no effect, since each needs its own `kind`.
     pub(super) async fn evaluate(&self, metric: &MetricSpec) -> Result<Evaluated, MetricError> {
         let failed = |reason, prefix: String| {
             move |cause| MetricError {
@@ -264,9 +258,8 @@ impl Subject<'_> {
         &self.hpa.meta.namespace
     }
 
-    /// Reads the cache, which may lag behind the metrics API by a moment: a new pod may have a
-    /// sample and be missing here.
-    /// The selected pods, sorted by name.
+    /// The selected pods, sorted by name. Reads the cache, which may lag behind the metrics API by a moment:
+    /// a new pod may have a sample and be missing here.
     fn selected(&self) -> Vec<Arc<Pod>> {
         let pods = &self.sources.pods;
         pods.matching(self.namespace(), self.selector)
@@ -294,9 +287,9 @@ impl Subject<'_> {
         }
     }
 
-    /// Upstream: `computeStatusForResourceMetricGeneric`. A target value per pod has precedence over a
-    /// utilization, although validation admits one of them only.
-    /// A resource of pods, or of one container. The entry of the status is only the current value.
+    /// A resource of pods, or of one container. The entry of the status is only the current value. Upstream:
+    /// `computeStatusForResourceMetricGeneric`. A target value per pod has precedence over a utilization,
+    /// although validation admits one of them only.
     async fn resource(
         &self,
         resource: &str,
@@ -329,8 +322,8 @@ impl Subject<'_> {
         })
     }
 
-    /// The API comes before the pods, as upstream: with both at fault, the API's error is reported.
-    /// The proposed size for the use of a resource, and its current value.
+    /// The proposed size for the use of a resource, and its current value. The API comes before the pods, as
+    /// upstream: with both at fault, the API's error is reported.
     async fn resource_use(
         &self,
         resource: &str,
@@ -365,8 +358,8 @@ impl Subject<'_> {
         Ok((found.replicas, value))
     }
 
-    /// Upstream: `computeStatusForPodsMetric`. The condition `Ready` of pods plays no part, since the resource
-    /// is empty.
+    /// Upstream: `computeStatusForPodsMetric`. The condition `Ready` of pods plays no part, since the
+    /// resource is empty.
     async fn pods_metric(&self, source: &PodsMetric) -> Result<Evaluated, Cause> {
         let PodsMetric { metric, target } = source;
         let selector = self.selector.to_string();
@@ -470,9 +463,8 @@ impl Subject<'_> {
         })
     }
 
-    /// `is_share` is true for a target per pod: all pods share the value, so their number is the observed
-    /// size.
-    /// The proposal for one value, and the field of the status that shows the value.
+    /// The proposal for one value, and the field of the status that shows the value. `is_share` is true for a
+    /// target per pod: all pods share the value, so their number is the observed size.
     fn sized(
         &self,
         usage: i64,

@@ -1,14 +1,13 @@
 //! The memory of each autoscaler: past recommendations, and the changes that it made.
 //!
-//! Conditions and sizes of the API show the present only; the windows of stabilization and rate need the
-//! past.
 //! The memory is lost at a restart, as upstream's. Then a target shrinks only after the window of
 //! stabilization, because its size at the start is the first recommendation.
 //!
 //! Upstream: `recommendations`, `scaleUpEvents` and `scaleDownEvents` in `horizontal.go`.
-
 //!
-//! Sizes that users set are absent here: a change of the target by a user is no recommendation.
+//! Sizes that users set are absent here: a change of the target by a user is no recommendation. Conditions
+//! and sizes of the API show the present only; the windows of stabilization and rate need the past.
+
 use std::collections::HashMap;
 use std::time::Duration;
 
@@ -17,33 +16,30 @@ use parking_lot::{Mutex, MutexGuard};
 use steersman_objects::{AutoscalerBehavior, ObjectKey, ScalingRules};
 use steersman_runtime::consistency::Memory;
 
-/// For recommendations a size, for changes a difference without sign.
-/// A number of replicas at a time.
+/// A number of replicas at a time. For recommendations a size, for changes a difference without sign.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Timed {
     pub(super) replicas: i32,
     pub(super) at: Timestamp,
 }
 
-/// `recommendations` has one entry per sync of its window: about 20 for 5 minutes and a period of 15 s.
 /// The memory of one autoscaler. The lists are not sorted, since new entries replace outdated ones.
+/// `recommendations` has one entry per sync of its window: about 20 for 5 minutes and a period of 15 s.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct History {
-    /// They are stored before limits, so that a raised limit has its effect at once.
-    /// Proposed sizes before stabilization.
+    /// Proposed sizes before stabilization. They are stored before limits, so that a raised limit has its
+    /// effect at once.
     pub(super) recommendations: Vec<Timed>,
-    /// Each resize of the controller adds one entry. `behavior.rs` sums them over the period of a policy.
-    /// Numbers of added replicas.
+    /// Numbers of added replicas. Each resize of the controller adds one entry. `behavior.rs` sums them over
+    /// the period of a policy.
     pub(super) ups: Vec<Timed>,
-    /// The amounts are positive, as those of `ups`.
-    /// Numbers of removed replicas.
+    /// Numbers of removed replicas. The amounts are positive, as those of `ups`.
     pub(super) downs: Vec<Timed>,
 }
 
 impl History {
-    /// Upstream: `recordInitialRecommendation`. Without it, the first sync after a restart could shrink a
-    /// target at once, although the window is not over.
-    /// Makes the current size the first recommendation.
+    /// Makes the current size the first recommendation. Upstream: `recordInitialRecommendation`. Without it,
+    /// the first sync after a restart could shrink a target at once, although the window is not over.
     pub(super) fn begin(&mut self, current: i32, now: Timestamp) {
         if self.recommendations.is_empty() {
             let replicas = current;
@@ -52,9 +48,9 @@ impl History {
         }
     }
 
-    /// Upstream: `storeScaleEvent`. It is called after a successful write only; a failed one changes no size.
     /// Records a change of the size. Only rules of the speed read it, so without rules there is no
-    /// record.
+    /// record. Upstream: `storeScaleEvent`. It is called after a successful write only; a failed one changes
+    /// no size.
     pub(super) fn resized(
         &mut self,
         behavior: Option<&AutoscalerBehavior>,
@@ -79,9 +75,9 @@ impl History {
     }
 }
 
-/// Upstream: the variables `foundOldSample` and `oldSampleIndex`. One entry leaves per new entry, so a
-/// shorter window shortens no list.
-/// Stores `new` in place of the last outdated entry, or else at the end. So the list stays short.
+/// Stores `new` in place of the last outdated entry, or else at the end. So the list stays short. Upstream:
+/// the variables `foundOldSample` and `oldSampleIndex`. One entry leaves per new entry, so a shorter window
+/// shortens no list.
 pub(super) fn record(list: &mut Vec<Timed>, new: Timed, is_outdated: impl Fn(&Timed) -> bool) {
     match list.iter().rposition(is_outdated) {
         Some(place) => list[place] = new,
@@ -89,15 +85,14 @@ pub(super) fn record(list: &mut Vec<Timed>, new: Timed, is_outdated: impl Fn(&Ti
     }
 }
 
-/// A span beyond the calendar is the earliest time: then nothing is outdated.
-/// The time `span` before `now`.
+/// The time `span` before `now`. A span beyond the calendar is the earliest time: then nothing is outdated.
 pub(super) fn before(now: Timestamp, span: Duration) -> Timestamp {
     let span = SignedDuration::try_from(span).unwrap_or(SignedDuration::MAX);
     now.checked_sub(span).unwrap_or(Timestamp::MIN)
 }
 
-/// Validation excludes negative numbers. Zero makes such a window empty.
-/// A number of seconds in the API; a negative one is zero.
+/// A number of seconds in the API; a negative one is zero. Validation excludes negative numbers. Zero makes
+/// such a window empty.
 pub(super) fn seconds(number: i32) -> Duration {
     Duration::from_secs(u64::try_from(number).unwrap_or(0))
 }
@@ -114,15 +109,14 @@ fn longest_period(rules: &ScalingRules) -> Duration {
 pub(super) struct Histories(Mutex<HashMap<ObjectKey, History>>);
 
 impl Histories {
-    /// A first use creates it. `use_it` runs under the lock, so it must neither wait nor use this memory
-    /// again.
-    /// Reads or changes the memory of one autoscaler.
+    /// Reads or changes the memory of one autoscaler. A first use creates it. `use_it` runs under the lock,
+    /// so it must neither wait nor use this memory again.
     pub(super) fn of<T>(&self, key: &ObjectKey, use_it: impl FnOnce(&mut History) -> T) -> T {
         use_it(self.all().entry(key.clone()).or_default())
     }
 
-    /// Unlike `of`, it creates no memory, so questions of users leave no traces.
-    /// Reads the memory of one autoscaler, if there is one.
+    /// Reads the memory of one autoscaler, if there is one. Unlike `of`, it creates no memory, so questions
+    /// of users leave no traces.
     pub(super) fn get<T>(&self, key: &ObjectKey, read: impl FnOnce(&History) -> T) -> Option<T> {
         self.all().get(key).map(read)
     }

@@ -20,8 +20,7 @@ const UP_FACTOR: i32 = 2;
 /// `scaleUpLimitMinimum`.
 const UP_MINIMUM: i32 = 4;
 
-/// The texts are upstream's, since alerts and dashboards match them.
-/// Reason and message of a condition.
+/// Reason and message of a condition. The texts are upstream's, since alerts and dashboards match them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Reason {
     pub(super) reason: &'static str,
@@ -75,22 +74,18 @@ impl Reason {
 /// The sizes that a decision starts from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Sizes {
-    /// `spec.replicas` of the scale, as read in this sync.
-    /// The wanted size of the target now.
+    /// The wanted size of the target now. `spec.replicas` of the scale, as read in this sync.
     pub(super) current: i32,
-    /// At least zero, and not yet within any limit.
-    /// The size that the metrics propose.
+    /// The size that the metrics propose. At least zero, and not yet within any limit.
     pub(super) proposed: i32,
-    /// `minReplicas`; 1 if it is unset.
-    /// Lower limit.
+    /// Lower limit. `minReplicas`; 1 if it is unset.
     pub(super) min: i32,
     /// Upper limit.
     pub(super) max: i32,
 }
 
-/// The next size, with its conditions.
+/// The next size, with its conditions. The size may equal the current one; then no write follows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-/// It may equal the current size; then no write follows.
 pub(super) struct Normalized {
     /// The next size.
     pub(super) replicas: i32,
@@ -116,8 +111,8 @@ impl Normalized {
     }
 }
 
-/// Called for each size that metrics propose, also for an unchanged one: each proposal is a recommendation.
-/// The next size without `spec.behavior`. Records the proposal.
+/// The next size without `spec.behavior`. Records the proposal. Called for each size that metrics propose,
+/// also for an unchanged one: each proposal is a recommendation.
 pub(super) fn normalize(
     history: &mut History,
     sizes: Sizes,
@@ -133,9 +128,8 @@ pub(super) fn normalize(
     Normalized::new(able, stabilized, limit(sizes, stabilized))
 }
 
-/// Upstream: `stabilizeRecommendation`. Only shrinking is delayed. The proposal is stored as it is, since
-/// stored maxima would never leave the window.
-/// The highest recommendation of the window.
+/// The highest recommendation of the window. Upstream: `stabilizeRecommendation`. Only shrinking is delayed.
+/// The proposal is stored as it is, since stored maxima would never leave the window.
 pub(super) fn stabilize(
     recommendations: &mut Vec<Timed>,
     proposed: i32,
@@ -154,9 +148,9 @@ pub(super) fn stabilize(
     highest
 }
 
-/// Upstream: `convertDesiredReplicasWithRules`. The lower limit is checked first. If an invalid object has
-/// limits that cross, it wins, even beyond the rate.
-/// The size `wanted` within the limits of `sizes`, and the limit that applies.
+/// The size `wanted` within the limits of `sizes`, and the limit that applies. Upstream:
+/// `convertDesiredReplicasWithRules`. The lower limit is checked first. If an invalid object has limits that
+/// cross, it wins, even beyond the rate.
 fn limit(sizes: Sizes, wanted: i32) -> (i32, Reason) {
     // Upstream computes in `float64` and converts. Saturation has the same result up to the largest size.
     let fastest = sizes.current.saturating_mul(UP_FACTOR).max(UP_MINIMUM);

@@ -9,6 +9,13 @@
 //!   it is repeated with a new one, five times at most.
 //! - Each autoscaler is synced once per period, also after failures.
 //!
+//! Upstream: `pkg/controller/podautoscaler`. Differences:
+//!
+//! - The size is read and written as served, without a look at the discovery of the subresource.
+//! - After the last failed write of a size, the size is not read again.
+//! - The versions of the custom metrics API come from the discovery of that group only.
+//! - Autoscalers that share pods are named in alphabetical order; upstream's order is random.
+//!
 //! The controller never reads the target itself. It knows the subresource `scale`, so any kind with that
 //! subresource works, custom resources included. It changes neither `spec` nor metadata of an autoscaler.
 //!
@@ -16,13 +23,6 @@
 //! `behavior.rs` turn the largest proposal into the next size. `sync.rs` does the IO, and `status.rs` builds
 //! the conditions. `explain.rs`, `rates.rs`, `shared.rs` and `recall.rs` only tell users the reasons.
 //! `history.rs` and `selectors.rs` have the only state beside the caches; a new leader starts without it.
-//!
-//! Upstream: `pkg/controller/podautoscaler`. Differences:
-//!
-//! - The size is read and written as served, without a look at the discovery of the subresource.
-//! - After the last failed write of a size, the size is not read again.
-//! - The versions of the custom metrics API come from the discovery of that group only.
-//! - Autoscalers that share pods are named in alphabetical order; upstream's order is random.
 
 mod behavior;
 mod config;
@@ -83,7 +83,6 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
             &["horizontalpodautoscalers/status"],
             &["update"],
         ),
-        // Read and write of the size need no verb on the target itself.
         // A target may be any custom resource.
         Rule::new(&["*"], &["*/scale"], &["get", "update"]),
         // The verbs of the three metrics APIs are those of upstream's clients: external metrics are lists,
@@ -159,7 +158,7 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
         },
         recorder: ctx.recorder(IDENTITY, client.clone()),
         client,
-        // A client of its own means a throttle of its own: slow metrics never delay a write of a size.
+        // A client of its own means a throttle of its own, so slow metrics never delay a write of a size.
         scale_client: ctx.client(IDENTITY),
         clock: ctx.clock.clone(),
         config,

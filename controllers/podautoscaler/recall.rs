@@ -1,7 +1,7 @@
+//! The memory of an autoscaler, told as a reason: the sizes that it has computed.
 //!
 //! It answers the question why a target keeps a size that its metrics no longer ask for. The lists of
 //! `history.rs` are its only source, so after a change of leader it starts empty.
-//! The memory of an autoscaler, told as a reason: the sizes that it has computed.
 
 use std::time::Duration;
 
@@ -12,13 +12,13 @@ use steersman_why::{Code, Reason};
 use super::NAME;
 use super::history::{History, Timed, before, seconds};
 
-/// Recommendations in one sentence, the newest first. More would hide the essence.
+/// Recommendations in one sentence. The newest ones come first. More would hide the essence.
 const SHOWN: usize = 5;
 
-/// `None` without recommendations in the window. Windows are those of `limits.rs` and `behavior.rs`; only
-/// shrinking is told, since growth has no window by default.
 /// The recommendations in the window of stabilization, and the time at which a smaller size is
-/// possible. `default` is the window if the autoscaler has no rules.
+/// possible. `default` is the window if the autoscaler has no rules. `None` without recommendations in the
+/// window. Windows are those of `limits.rs` and `behavior.rs`; only shrinking is told, since growth has no
+/// window by default.
 pub(super) fn recall(
     history: &History,
     hpa: &HorizontalPodAutoscaler,

@@ -10,12 +10,12 @@ use super::NAME;
 /// Names of other workloads in the text.
 const SHOWN: usize = 3;
 
-/// Example: two Deployments with `app: web` in their templates, and an autoscaler for one of them. Its mean
-/// then includes the pods of the other one, and both the sum and the number of pods mislead.
-///
 /// The fact that the metrics of an autoscaler have pods of other workloads, by the selector of `target`, the
 /// scaled object in words `about`. Upstream: `GetResourceReplicas` in `replica_calculator.go` lists pods by the
 /// selector of the scale alone.
+///
+/// Example: two Deployments with `app: web` in their templates, and an autoscaler for one of them. Its mean
+/// then includes the pods of the other one, and both the sum and the number of pods mislead.
 pub(super) fn pods_of_others(world: &World, target: &Doc, about: &str) -> Option<Reason> {
     // Targets without a selector in `spec`, such as custom resources with another layout, have no reason of
     // this kind.

@@ -123,14 +123,12 @@ pub(super) fn finished_at(pod: &Pod) -> Timestamp {
 pub(super) struct Backoffs(Mutex<HashMap<ObjectKey, Backoff>>);
 
 impl Backoffs {
-    /// The record of `job`. A missing record has no failures.
-    // A new leader starts here for each Job.
+    /// The record of `job`. A missing record has no failures; a new leader starts so for each Job.
     pub(super) fn get(&self, job: &ObjectKey) -> Backoff {
         self.all().get(job).copied().unwrap_or_default()
     }
 
-    /// Replaces the record of `job`.
-    // No record means no failures, so a Job that succeeds takes no memory.
+    /// Replaces the record of `job`. Without failures it is removed, so a Job that succeeds takes no memory.
     pub(super) fn set(&self, job: &ObjectKey, record: Backoff) {
         if record == Backoff::default() {
             self.all().remove(job);

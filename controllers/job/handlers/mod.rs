@@ -31,7 +31,6 @@ use super::orphans::OrphanKey;
 pub(super) const BATCH: Duration = Duration::from_secs(1);
 
 /// The objects that the handlers act on.
-// One set of them serves both informers.
 pub(super) struct Handlers {
     pub(super) gates: JobGates,
     pub(super) jobs: Store<Job>,
@@ -74,7 +73,6 @@ impl Handlers {
         }
     }
 
-    ///
     /// Upstream: `updateJob`. The generation rises with each change of the spec, and a write of the status
     /// keeps it.
     fn job_updated(&self, old: &Job, new: &Job) {

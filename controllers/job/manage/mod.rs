@@ -1,7 +1,7 @@
 //! The pods that one sync creates or deletes.
 //!
-//! A sync never does both, and deletion comes first. Upstream: the decisions of `manageJob`. It knows neither
-//! the end of the Job nor the API: `end_state/` precedes it, and `sync/pods.rs` acts on the result.
+//! A sync never does both, and deletion comes first. Upstream: the decisions of `manageJob`.
+//! `end_state/` precedes this module, and `sync/pods.rs` acts on the result.
 
 use std::time::Duration;
 
@@ -33,9 +33,8 @@ pub(super) enum Action {
     Wait(Duration),
 }
 
-/// A sync without writes needs no confirmation of its caches.
 impl Action {
-    /// Whether the action creates or deletes any pod.
+    /// Whether the action creates or deletes any pod. If not, the sync needs no confirmation of its caches.
     pub(super) fn writes(&self) -> bool {
         match self {
             Self::Delete(victims) => !victims.is_empty(),

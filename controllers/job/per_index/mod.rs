@@ -100,8 +100,7 @@ pub(super) fn failed_indexes(
 /// `settled` are the indexes that succeeded, failed, or have an active pod. Upstream:
 /// `getPodsWithDelayedDeletionPerIndex`.
 ///
-/// Several failed pods of one index exist after manual deletions. The one with most failures is the source of
-/// the next number.
+/// Several failed pods of one index may exist. The one with most failures is the source of the next number.
 pub(super) fn awaiting_replacement(
     spec: &JobSpec,
     completions: i64,

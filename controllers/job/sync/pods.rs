@@ -16,11 +16,11 @@ use crate::job::pods::JobPod;
 use crate::job::snapshot::Snapshot;
 use crate::job::template::Template;
 
-///
-/// A refusal by an invariant is reported like a failed request, so that users see it in the log.
 impl JobSyncer {
     /// Creates or deletes pods, and keeps `counts` up to date. New pods belong to `group`. Returns
     /// the first failure.
+    ///
+    /// A refusal by an invariant is reported like a failed request, so that users see it in the log.
     pub(super) async fn act(
         &self,
         owner: Owner<'_, Job>,

@@ -37,10 +37,10 @@ pub(in crate::job) struct Write {
     pub(in crate::job) terminating: usize,
 }
 
-///
-/// Upstream: `trackJobStatusAndRemoveFinalizers` and `flushUncountedAndRemoveFinalizers`.
 impl JobSyncer {
     /// Writes the status and removes finalizers, in the steps of [`tracking`].
+    ///
+    /// Upstream: `trackJobStatusAndRemoveFinalizers` and `flushUncountedAndRemoveFinalizers`.
     pub(in crate::job) async fn track(
         &self,
         owner: Owner<'_, Job>,

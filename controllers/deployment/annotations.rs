@@ -2,25 +2,31 @@
 //!
 //! They are the only memory of the controller beside the status, so a new leader can continue a
 //! rollout. Names and rules are those of upstream's `deployment/util/deployment_util.go`.
+//!
+//! `kubectl rollout history` and `kubectl rollout undo` read them too, so their form is part of the API.
 
 use steersman_objects::{Annotations, Deployment, ReplicaSet};
 
 use super::limits;
 
 /// Number of the pod template: on a ReplicaSet its own, on the Deployment that of the new
-/// ReplicaSet.
+/// ReplicaSet. Upstream: `RevisionAnnotation`.
 pub(super) const REVISION: &str = "deployment.kubernetes.io/revision";
-/// Earlier revisions of a ReplicaSet that became the new one again, comma separated.
+/// Earlier revisions of a ReplicaSet that became the new one again, comma separated. Upstream:
+/// `RevisionHistoryAnnotation`.
 pub(super) const REVISION_HISTORY: &str = "deployment.kubernetes.io/revision-history";
-/// `spec.replicas` of the Deployment when it last set the size of the ReplicaSet.
+/// `spec.replicas` of the Deployment when it last set the size of the ReplicaSet. A difference to the present
+/// value is a scaling event. Upstream: `DesiredReplicasAnnotation`.
 pub(super) const DESIRED_REPLICAS: &str = "deployment.kubernetes.io/desired-replicas";
-/// `spec.replicas` plus the surge, at the same time.
+/// `spec.replicas` plus the surge, at the same time. Proportional scaling divides by it. Upstream:
+/// `MaxReplicasAnnotation`.
 pub(super) const MAX_REPLICAS: &str = "deployment.kubernetes.io/max-replicas";
 /// Requests a rollback to a revision. It replaces the field `spec.rollbackTo` of
-/// `extensions/v1beta1`.
+/// `extensions/v1beta1`. Upstream: `DeprecatedRollbackTo` of `apps`.
 pub(super) const ROLLBACK_TO: &str = "deprecated.deployment.rollback.to";
 
-/// Annotations that a Deployment and its ReplicaSets do not share.
+/// Annotations that a Deployment and its ReplicaSets do not share. Upstream: `annotationsToSkip`. The applied
+/// configuration of `kubectl` describes the Deployment alone.
 const NOT_COPIED: [&str; 6] = [
     Annotations::LAST_APPLIED,
     REVISION,
@@ -31,13 +37,14 @@ const NOT_COPIED: [&str; 6] = [
 ];
 
 /// Whether a Deployment copies this annotation to its new ReplicaSet, and a rollback copies it
-/// back.
+/// back. Upstream: `skipCopyAnnotation`, negated.
 pub(super) fn is_copied(key: &str) -> bool {
     !NOT_COPIED.contains(&key)
 }
 
 /// The annotations of `d` that `rs` lacks, or has with another value. The controller never removes
-/// an annotation from a ReplicaSet.
+/// an annotation from a ReplicaSet. Upstream: `copyDeploymentAnnotationsToReplicaSet`. So an annotation that
+/// a user removes from `d` stays on its ReplicaSets.
 pub(super) fn missing<'a>(
     d: &'a Deployment,
     rs: &'a Annotations,
@@ -47,7 +54,7 @@ pub(super) fn missing<'a>(
         .filter(|(key, value)| is_copied(key) && rs.get(key) != Some(*value))
 }
 
-/// The size annotations of a ReplicaSet of `d`.
+/// The size annotations of a ReplicaSet of `d`. Upstream: `SetReplicasAnnotations`.
 pub(super) fn sizes(d: &Deployment) -> [(&'static str, String); 2] {
     [
         (DESIRED_REPLICAS, d.spec.replicas.to_string()),
@@ -55,14 +62,16 @@ pub(super) fn sizes(d: &Deployment) -> [(&'static str, String); 2] {
     ]
 }
 
-/// Whether the size annotations of `rs` are those of `d`.
+/// Whether the size annotations of `rs` are those of `d`. Upstream: `ReplicasAnnotationsNeedUpdate`. Texts
+/// are compared, so `010` counts as outdated.
 pub(super) fn sizes_are_current(d: &Deployment, rs: &ReplicaSet) -> bool {
     sizes(d)
         .iter()
         .all(|(key, value)| rs.annotations.get(key) == Some(value))
 }
 
-/// The annotation as a number from 0 to 2147483647; `None` for any other text and for a sign.
+/// The annotation as a number from 0 to 2147483647; `None` for any other text and for a sign. Upstream:
+/// `getNonNegativeInt32FromAnnotation`.
 pub(super) fn non_negative(annotations: &Annotations, key: &str) -> Option<i32> {
     let text = annotations.get(key)?;
     // Rust's parser takes a leading plus, Go's ParseUint does not.

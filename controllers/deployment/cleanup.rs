@@ -1,6 +1,8 @@
 //! The revision history: selects the old ReplicaSets that exceed `revisionHistoryLimit`.
 //!
 //! Upstream: `cleanupDeployment` in `sync.go`.
+//!
+//! A Deployment is cleaned up after a complete rollout, and while it is paused: see `sync.rs`.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -61,7 +63,7 @@ fn by_revision(a: &ReplicaSet, b: &ReplicaSet) -> Ordering {
 }
 
 /// Whether size and status are 0, and the status is as new as the spec. An older status could hide
-/// pods.
+/// pods. A ReplicaSet that has just been resized to 0 may still have pods, which its status shows only later.
 fn is_empty(rs: &ReplicaSet) -> bool {
     rs.status.replicas == 0
         && rs.spec.replicas == 0

@@ -8,14 +8,17 @@ pub(super) use steersman_objects::conditions::{
     FALSE, TRUE, UNKNOWN, find, has_reason, remove, set,
 };
 
-/// Whether the rollout progresses.
+/// Whether the rollout progresses. It is absent without `progressDeadlineSeconds`.
 pub(super) const PROGRESSING: &str = "Progressing";
 /// Whether enough pods are available.
 pub(super) const AVAILABLE: &str = "Available";
-/// Whether a ReplicaSet fails to create or delete pods.
+/// Whether a ReplicaSet fails to create or delete pods. It is copied from a ReplicaSet, and vanishes with the
+/// failure.
 pub(super) const REPLICA_FAILURE: &str = "ReplicaFailure";
 
-/// Reasons of `Progressing` and `Available`; those of `ReplicaFailure` come from the ReplicaSet.
+/// Reasons of `Progressing` and `Available`; those of `ReplicaFailure` come from the ReplicaSet. Upstream:
+/// the constants before `NewDeploymentCondition` in `deployment_util.go`. `kubectl rollout status` matches
+/// `ProgressDeadlineExceeded`.
 pub(super) mod reason {
     /// Progressing: this controller created the new ReplicaSet.
     pub(in super::super) const NEW_REPLICA_SET_CREATED: &str = "NewReplicaSetCreated";
@@ -29,9 +32,9 @@ pub(super) mod reason {
     pub(in super::super) const PROGRESS_DEADLINE_EXCEEDED: &str = "ProgressDeadlineExceeded";
     /// Progressing: the creation of the new ReplicaSet failed.
     pub(in super::super) const REPLICA_SET_CREATE_ERROR: &str = "ReplicaSetCreateError";
-    /// Progressing: the Deployment is paused.
+    /// Progressing: the Deployment is paused. The time of a pause is not counted against the deadline.
     pub(in super::super) const DEPLOYMENT_PAUSED: &str = "DeploymentPaused";
-    /// Progressing: the pause ended.
+    /// Progressing: the pause ended. The deadline starts again here.
     pub(in super::super) const DEPLOYMENT_RESUMED: &str = "DeploymentResumed";
     /// Available: at least `limits::min_available` pods are available.
     pub(in super::super) const MINIMUM_REPLICAS_AVAILABLE: &str = "MinimumReplicasAvailable";
@@ -39,7 +42,8 @@ pub(super) mod reason {
     pub(in super::super) const MINIMUM_REPLICAS_UNAVAILABLE: &str = "MinimumReplicasUnavailable";
 }
 
-/// A condition that takes effect at `now`. Only Deployments have a time of the last update.
+/// A condition that takes effect at `now`. Only Deployments have a time of the last update. Upstream:
+/// `NewDeploymentCondition`.
 pub(super) fn condition(
     kind: &str,
     status: &str,

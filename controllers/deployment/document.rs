@@ -1,5 +1,8 @@
 //! Changes of served objects before a PUT. The controller sets its own fields, and all other fields
 //! stay as the API server sent them, including fields unknown to this program.
+//!
+//! A write from decoded fields would drop those of later releases, and the API server would take that for a
+//! removal.
 
 use serde_json::{Map, Value};
 
@@ -16,7 +19,8 @@ pub(super) fn set_annotations<K: Into<String>>(
     );
 }
 
-/// The JSON object in `field`. Creates an empty one if there is none.
+/// The JSON object in `field`. Creates an empty one if there is none. A malformed value is replaced; the API
+/// server stores none.
 pub(super) fn entry<'a>(
     object: &'a mut Map<String, Value>,
     field: &str,

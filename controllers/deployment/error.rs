@@ -14,28 +14,38 @@ use super::limits::LimitError;
 /// `maxRetries`. With the back-off of the queue, 15 retries take 164 s.
 const MAX_RETRIES: u32 = 15;
 
-/// The operation that failed.
+/// The operation that failed. Each one ends the sync before further writes, except that the status may
+/// follow.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SyncError {
+    /// Only a change of the spec mends it. The limit of retries ends the tries.
     #[error("deployment {key} has invalid label selector: {source}")]
     Selector {
         key: ObjectKey,
         source: SelectorError,
     },
+    /// A strategy of a later release. Validation excludes other texts.
     #[error("unexpected deployment strategy type: {0}")]
     Strategy(String),
+    /// Validation excludes such limits, too.
     #[error(transparent)]
     Limit(#[from] LimitError),
+    /// An adoption was refused, or the live read before it failed.
     #[error(transparent)]
     Claim(#[from] ClaimError),
+    /// The status has the message, unless the namespace terminates.
     #[error("create replica set {name}: {source}")]
     Create { name: String, source: ApiError },
+    /// A conflict is the usual cause: the ReplicaSet controller writes the same object.
     #[error("update replica set {name}: {source}")]
     UpdateReplicaSet { name: String, source: ApiError },
+    /// The preconditions may fail as well, and the next sync looks again.
     #[error("delete replica set {name}: {source}")]
     Delete { name: String, source: ApiError },
+    /// Writes of ReplicaSets may precede it; the next sync reports them.
     #[error("update status: {0}")]
     Status(#[source] StatusError),
+    /// The annotation is still there, so the next sync repeats it.
     #[error("update deployment for rollback: {0}")]
     Rollback(#[source] ApiError),
     /// The decision breaks an invariant.
@@ -68,7 +78,7 @@ impl SyncError {
     }
 
     /// The treatment of the key after this failure. `failures` is the number of earlier failures in
-    /// a row.
+    /// a row. Upstream: `handleErr`.
     pub(super) fn retry(&self, failures: u32) -> Retry {
         if failures >= MAX_RETRIES {
             Retry::Drop

@@ -1,5 +1,8 @@
 //! Why a Deployment does not progress: the step that its rollout waits for, by the same functions
 //! that decide the steps.
+//!
+//! Steps come from `rolling.rs` and `progress.rs`, applied to the objects of the API server. A reason thus
+//! agrees with the next sync of the controller.
 
 use std::sync::Arc;
 
@@ -43,6 +46,7 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
         .new
         .as_ref()
         .map_or(0, |rs| rs.status.available_replicas);
+    // Older reasons about a rollout that is over would mislead.
     if progress::is_complete(&d, &status) && !answer.is_stuck() {
         answer.reasons.clear();
         answer.state = format!("is complete ({new_available} of {wanted} pods available)");
@@ -55,6 +59,7 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
     } else {
         format!("is not available ({new_available} of {wanted} pods available)")
     };
+    // The deadline counts from here too, so users see the same time.
     answer.since = progressing
         .filter(|_| is_rolling)
         .and_then(|condition| last_progress(&d, condition))
@@ -179,6 +184,7 @@ fn creation(
 
 /// The step of the rollout that is due, or the limits that allow none.
 fn step(d: &Deployment, sets: &ReplicaSets, answer: &mut Explanation) {
+    // The strategy Recreate has no steps within limits; `follow` tells of its old pods.
     if d.spec.strategy == Strategy::Recreate {
         return;
     }
@@ -196,6 +202,7 @@ fn step(d: &Deployment, sets: &ReplicaSets, answer: &mut Explanation) {
     }
     let surge = limits::max_surge(d);
     let least = limits::min_available(d);
+    // Without old pods the window holds nothing back.
     let has_old_pods = sets.old.iter().any(|rs| rs.status.replicas > 0);
     let waits = if has_old_pods && grows.is_none() && shrinks.resizes.is_empty() {
         ": old pods stay until a new one is available"
@@ -256,6 +263,7 @@ fn follow(
     if let Some(doc) = sets.new.as_ref().and_then(|rs| doc_of(rs)) {
         answer.follow(world.explain(&REPLICA_SETS, doc));
     }
+    // Pods that come or go keep the rollout from its next step.
     for rs in sets
         .old
         .iter()

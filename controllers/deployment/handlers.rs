@@ -22,7 +22,8 @@ pub(super) struct Caches {
     pub(super) pods: ByController<Pod>,
 }
 
-/// Registers handlers that enqueue keys and count deletions of ReplicaSets down.
+/// Registers handlers that enqueue keys and count deletions of ReplicaSets down. Pods have a handler for
+/// deletions only: any other change shows in the status of a ReplicaSet.
 pub(super) fn register(
     deployments: &SharedInformer<Deployment>,
     replica_sets: &SharedInformer<ReplicaSet>,
@@ -67,6 +68,8 @@ pub(super) fn register(
 /// The key of the controller of a deleted or terminating ReplicaSet, and the key of the ReplicaSet.
 ///
 /// The name alone counts: a Deployment with another UID inherits the expectations of its name.
+///
+/// A ReplicaSet that terminates counts as deleted, because its deletion was requested.
 fn deletion(change: &Change<'_, ReplicaSet>) -> Option<(ObjectKey, ObjectKey)> {
     let rs = change.object();
     let is_going = rs.meta.is_terminating() || matches!(change, Change::Deleted { .. });

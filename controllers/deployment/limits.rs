@@ -6,13 +6,16 @@
 //! Examples: 10 replicas with 25%/25% run 8 to 13 pods; 1 replica with 0/25% may lack 1 pod.
 //!
 //! Upstream: `MaxSurge`, `MaxUnavailable` and `ResolveFenceposts` in `deployment_util.go`.
+//!
+//! The order of rounding favours availability: a surge may be a pod too large, and an outage never is.
 
 use steersman_objects::{Deployment, IntOrPercent, PercentError, Strategy};
 
 /// An unreadable limit. API validation rejects it, so it occurs only if validation was bypassed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum LimitError {
-    /// `spec.strategy.rollingUpdate.maxSurge` is missing where it is needed.
+    /// `spec.strategy.rollingUpdate.maxSurge` is missing where it is needed. `ResolveFenceposts` takes a
+    /// missing value for 0, and `NewRSNewReplicas` refuses it.
     #[error("nil value for IntOrString")]
     Unset,
     /// The limit is a text that is no percentage.
@@ -21,12 +24,16 @@ pub(super) enum LimitError {
 }
 
 /// Pods allowed above `spec.replicas`; 0 for the strategy Recreate and for unreadable limits.
+///
+/// Upstream: `MaxSurge`. An error counts as 0, as there.
 pub(super) fn max_surge(d: &Deployment) -> i32 {
     rolling(d).map_or(0, |(surge, _)| surge)
 }
 
 /// Pods that may be unavailable, at most `spec.replicas`; 0 for the strategy Recreate and for
 /// unreadable limits.
+///
+/// Upstream: `MaxUnavailable`. Without the cap, `min_available` could be negative.
 pub(super) fn max_unavailable(d: &Deployment) -> i32 {
     rolling(d).map_or(0, |(_, unavailable)| {
         if d.spec.replicas == 0 {
@@ -37,7 +44,7 @@ pub(super) fn max_unavailable(d: &Deployment) -> i32 {
     })
 }
 
-/// The number of pods that must stay available.
+/// The number of pods that must stay available. Upstream: `MinAvailable`.
 pub(super) fn min_available(d: &Deployment) -> i32 {
     d.spec.replicas - max_unavailable(d)
 }
@@ -55,6 +62,8 @@ pub(super) fn surge(max_surge: Option<&IntOrPercent>, replicas: i32) -> Result<i
     Ok(limit.of(replicas, f64::ceil)?)
 }
 
+/// The surge and unavailability limits. `None`, which callers read as 0, if a limit is unreadable or the
+/// strategy is Recreate.
 fn rolling(d: &Deployment) -> Option<(i32, i32)> {
     let Strategy::RollingUpdate {
         max_surge,

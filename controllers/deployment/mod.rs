@@ -25,6 +25,11 @@
 //! - If a watch omits one of our writes, the written ReplicaSet counts, not the cached one.
 //! - The handler of deleted pods reads ReplicaSets from the cache, not from the API server.
 //! - A requeue waits for a progress deadline exactly, without polling.
+//!
+//! Decisions about sizes: `limits.rs` resolves the limits, `rolling.rs` and `recreate.rs` are the strategies,
+//! and `scaling.rs` handles changes of `spec.replicas`. `revision.rs`, `rollback.rs` and `cleanup.rs` are
+//! about the history. Pods are the business of the ReplicaSet controller; this one only reads them for
+//! Recreate.
 
 mod annotations;
 mod cleanup;
@@ -80,6 +85,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 const NAME: &str = "deployment-controller";
 
 const RULES: &[Rule] = &[
+    // The update of a Deployment itself is for rollbacks by annotation only.
     Rule::new(&["apps"], &["deployments"], &["get", "update"]),
     Rule::new(&["apps"], &["deployments/status"], &["update"]),
     // The admission plugin OwnerReferencesPermissionEnforcement requires this right for owner

@@ -2,6 +2,9 @@
 //!
 //! The name ends with the hash of the pod template, so a repeated creation meets its own object
 //! (409 AlreadyExists) and creates no second one. Upstream: `getNewReplicaSet` in `sync.go`.
+//!
+//! The API server's defaults are in the template of the Deployment, so the stored ReplicaSet has the same
+//! template.
 
 use serde_json::{Map, Value, json};
 use steersman_objects::{Deployment, Object, ReplicaSet};
@@ -13,10 +16,11 @@ use super::replica_sets::{ReplicaSets, sum};
 use super::revision;
 use super::rolling;
 
-/// Label that separates the pods of one ReplicaSet from those of the Deployment's other ones.
+/// Label that separates the pods of one ReplicaSet from those of the Deployment's other ones. Upstream:
+/// `DefaultDeploymentUniqueLabelKey`.
 pub(super) const POD_TEMPLATE_HASH: &str = "pod-template-hash";
 
-/// Longest name of an object, in bytes (a DNS subdomain).
+/// Longest name of an object, in bytes (a DNS subdomain). Upstream: `DNS1123SubdomainMaxLength`.
 const NAME_LIMIT: usize = 253;
 
 /// A ReplicaSet to create.
@@ -24,7 +28,7 @@ const NAME_LIMIT: usize = 253;
 pub(super) struct NewReplicaSet {
     /// `metadata.name`.
     pub(super) name: String,
-    /// `spec.replicas`.
+    /// `spec.replicas`. It may be less than that of the Deployment: old pods may take up the surge already.
     pub(super) size: i32,
     /// The revision in its annotation.
     pub(super) revision: i64,
@@ -34,6 +38,9 @@ pub(super) struct NewReplicaSet {
 
 /// The ReplicaSet to create for `d` beside the old ones in `sets`. `hash` computes the pod template
 /// hash.
+///
+/// Upstream: the second half of `getNewReplicaSet`. The size comes from the sizes in the cache, so
+/// `Work::check` confirms them before.
 pub(super) fn build(
     d: &Deployment,
     sets: &ReplicaSets,
@@ -42,6 +49,7 @@ pub(super) fn build(
     let revision = revision::next(&sets.old);
     let size = rolling::new_size(d, 0, sum(&sets.old, |rs| rs.spec.replicas))?;
 
+    // The served document, so that fields unknown to this program reach the ReplicaSet.
     let mut document = d.document.to_object();
     let spec = entry(&mut document, "spec");
     let mut template = spec.remove("template").unwrap_or_else(|| json!({}));
@@ -87,6 +95,8 @@ pub(super) fn build(
 
 /// The updated existing new ReplicaSet, or `None` if it is up to date. It gets the annotations and
 /// `minReadySeconds` of `d`, and a revision above those of the old ReplicaSets.
+///
+/// Upstream: the first half of `getNewReplicaSet`. The size is left alone here; `resize.rs` changes it.
 pub(super) fn update(d: &Deployment, sets: &ReplicaSets) -> Option<Map<String, Value>> {
     let rs = sets.new.as_ref()?;
     let wanted = revision::annotations(d, &rs.annotations, revision::next(&sets.old));
@@ -112,7 +122,8 @@ fn name(deployment: &str, hash: &str) -> String {
     format!("{kept}-{hash}")
 }
 
-/// Adds the hash to the labels at `path`, and returns those labels.
+/// Adds the hash to the labels at `path`, and returns those labels. Upstream: `CloneAndAddLabel` and
+/// `CloneSelectorAndAddLabel`.
 fn add_label(object: &mut Value, path: &[&str], hash: &str) -> Value {
     if !object.is_object() {
         *object = json!({});

@@ -1,7 +1,8 @@
 //! The `Progressing` condition of a paused and of a resumed Deployment.
 //!
 //! Both change `lastUpdateTime`, from which `progressDeadlineSeconds` counts. Thus the time of a
-//! pause does not count against the deadline. Upstream: `checkPausedConditions` in `sync.go`.
+//! pause does not count against the deadline. Upstream: `checkPausedConditions` in `sync.go`. Pods are scaled
+//! while a Deployment is paused, and only its rollout stops.
 
 use jiff::Timestamp;
 use steersman_objects::{Deployment, DeploymentStatus};
@@ -11,6 +12,9 @@ use super::progress;
 
 /// The status that reports a pause or its end, or `None` if `d` reports it already. A missed
 /// deadline stays in the status.
+///
+/// The order of the checks is upstream's: without a deadline the condition has no use, and a reported failure
+/// is worth more than the pause.
 pub(super) fn status(d: &Deployment, now: Timestamp) -> Option<DeploymentStatus> {
     progress::deadline(d)?;
     let has = |reason| conditions::has_reason(&d.status.conditions, PROGRESSING, reason);

@@ -13,7 +13,8 @@ use super::conditions::{self, FALSE, PROGRESSING, REPLICA_FAILURE, TRUE, conditi
 use super::replica_sets::ReplicaSets;
 use super::status;
 
-/// The time that a rollout may take without progress; `None` if it is unlimited.
+/// The time that a rollout may take without progress; `None` if it is unlimited. Upstream:
+/// `HasProgressDeadline`.
 pub(super) fn deadline(d: &Deployment) -> Option<SignedDuration> {
     // The maximum means "unlimited"; it was the default of `extensions/v1beta1`.
     let seconds = d
@@ -24,7 +25,8 @@ pub(super) fn deadline(d: &Deployment) -> Option<SignedDuration> {
 }
 
 /// Whether `status` reports that all pods have the new template and are available, and that old
-/// pods are gone.
+/// pods are gone. Upstream: `DeploymentComplete`. The generation excludes a status from before the last
+/// change of the spec.
 pub(super) fn is_complete(d: &Deployment, status: &DeploymentStatus) -> bool {
     let replicas = d.spec.replicas;
     status.updated_replicas == replicas
@@ -34,6 +36,9 @@ pub(super) fn is_complete(d: &Deployment, status: &DeploymentStatus) -> bool {
 }
 
 /// The status of `d` during and after a rollout: counters, availability, progress and failures.
+///
+/// Upstream: `syncRolloutStatus`. A complete rollout stays complete until the template changes, even if pods
+/// fail later.
 pub(super) fn rollout_status(
     d: &Deployment,
     sets: &ReplicaSets,
@@ -60,7 +65,8 @@ pub(super) fn rollout_status(
 }
 
 /// The status that reports that the ReplicaSet `name` was found. It changes only if `Progressing`
-/// is missing, for example because a user set the deadline after the rollout.
+/// is missing, for example because a user set the deadline after the rollout. Upstream: a part of
+/// `getNewReplicaSet`.
 pub(super) fn found_new(d: &Deployment, name: &str, now: Timestamp) -> DeploymentStatus {
     let mut status = d.status.clone();
     if deadline(d).is_some() && conditions::find(&status.conditions, PROGRESSING).is_none() {
@@ -79,7 +85,8 @@ pub(super) fn found_new(d: &Deployment, name: &str, now: Timestamp) -> Deploymen
     status
 }
 
-/// The status that reports that the ReplicaSet `name` was created.
+/// The status that reports that the ReplicaSet `name` was created. The deadline of the rollout starts with
+/// it.
 pub(super) fn created_new(d: &Deployment, name: &str, now: Timestamp) -> DeploymentStatus {
     let message = format!("Created new replica set {name:?}");
     with_progressing(
@@ -108,6 +115,7 @@ pub(super) fn creation_failed(d: &Deployment, message: &str, now: Timestamp) -> 
     )
 }
 
+/// Without a deadline there is no condition `Progressing`.
 fn with_progressing(d: &Deployment, progressing: Condition) -> DeploymentStatus {
     let mut status = d.status.clone();
     if deadline(d).is_some() {
@@ -116,6 +124,8 @@ fn with_progressing(d: &Deployment, progressing: Condition) -> DeploymentStatus 
     status
 }
 
+/// The first case that holds decides, as upstream: completion, progress, then the deadline. So late progress
+/// still counts as progress.
 fn estimate(d: &Deployment, sets: &ReplicaSets, status: &mut DeploymentStatus, now: Timestamp) {
     let subject = match &sets.new {
         Some(rs) => format!("ReplicaSet {:?}", &*rs.meta.name),
@@ -157,7 +167,8 @@ fn estimate(d: &Deployment, sets: &ReplicaSets, status: &mut DeploymentStatus, n
     }
 }
 
-/// Whether the number of updated, ready or available pods grew, or the number of old pods shrank.
+/// Whether the number of updated, ready or available pods grew, or the number of old pods shrank. Upstream:
+/// `DeploymentProgressing`. A change of the size alone is no progress.
 fn has_progressed(before: &DeploymentStatus, after: &DeploymentStatus) -> bool {
     let old = |status: &DeploymentStatus| status.replicas - status.updated_replicas;
     after.updated_replicas > before.updated_replicas
@@ -166,6 +177,7 @@ fn has_progressed(before: &DeploymentStatus, after: &DeploymentStatus) -> bool {
         || after.available_replicas > before.available_replicas
 }
 
+/// Upstream: `DeploymentTimedOut`. A missing condition gives no time to count from.
 fn has_timed_out(d: &Deployment, status: &DeploymentStatus, now: Timestamp) -> bool {
     let (Some(deadline), Some(current)) = (
         deadline(d),
@@ -204,6 +216,7 @@ pub(super) fn next_check(
     if is_complete(d, status) || settled.contains(&current.reason.as_str()) {
         return None;
     }
+    // A condition without a time has used up its deadline.
     let passed = current
         .last_update_time
         .map_or(deadline, |progress| now.duration_since(progress));
@@ -216,7 +229,8 @@ pub(super) fn next_check(
     Some(left + margin)
 }
 
-/// The condition `ReplicaFailure` of the new ReplicaSet, or else of the first one that has it.
+/// The condition `ReplicaFailure` of the new ReplicaSet, or else of the first one that has it. Upstream:
+/// `getReplicaFailures`, of which only the first result counts.
 fn replica_failure(sets: &ReplicaSets) -> Option<Condition> {
     let found = sets
         .new

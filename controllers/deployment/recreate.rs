@@ -9,7 +9,7 @@ use steersman_objects::{Deployment, Pod};
 use super::replica_sets::{ReplicaSets, is_active, sum};
 use super::resize::Resize;
 
-/// Resizes to 0 for the old ReplicaSets with a size above 0.
+/// Resizes to 0 for the old ReplicaSets with a size above 0. Upstream: `scaleDownOldReplicaSetsForRecreate`.
 pub(super) fn empty_old(sets: &ReplicaSets) -> Vec<Resize> {
     sets.old
         .iter()
@@ -21,11 +21,14 @@ pub(super) fn empty_old(sets: &ReplicaSets) -> Vec<Resize> {
 /// Whether old pods may still run, given all pods of the old ReplicaSets.
 ///
 /// Terminating pods still run. Pods of an unknown phase, on a node that does not report, might.
+///
+/// Upstream: `oldPodsRunning`. Status and cache of pods are both asked, since either may be behind.
 pub(super) fn old_pods_running(sets: &ReplicaSets, old_pods: &[Arc<Pod>]) -> bool {
     sum(&sets.old, |rs| rs.status.replicas) > 0 || old_pods.iter().any(|pod| !pod.is_finished())
 }
 
-/// The resize of the new ReplicaSet to full size, or `None` if it has that size.
+/// The resize of the new ReplicaSet to full size, or `None` if it has that size. Upstream:
+/// `scaleUpNewReplicaSetForRecreate`.
 pub(super) fn resize_new(d: &Deployment, sets: &ReplicaSets) -> Option<Resize> {
     sets.new
         .as_ref()

@@ -1,6 +1,8 @@
 //! The ReplicaSets of a Deployment: the new one has the Deployment's template, all others are old.
 //!
 //! Upstream: `FindNewReplicaSet` and `FindOldReplicaSets` in `deployment_util.go`.
+//!
+//! All functions of the controller take this view, so they agree about the new one within a sync.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -11,7 +13,7 @@ use steersman_objects::{Deployment, ReplicaSet};
 #[derive(Debug, Clone, Default)]
 pub(super) struct ReplicaSets {
     /// The oldest ReplicaSet with the Deployment's template. Several may exist, for example after
-    /// a cluster upgrade (kubernetes/kubernetes#40415).
+    /// a cluster upgrade (kubernetes/kubernetes#40415). `None` before the first rollout of a template.
     pub(super) new: Option<Arc<ReplicaSet>>,
     /// All others, oldest first, including empty ones, terminating ones and further ones with the
     /// Deployment's template.
@@ -19,7 +21,8 @@ pub(super) struct ReplicaSets {
 }
 
 impl ReplicaSets {
-    /// Divides `claimed` into the new ReplicaSet of `d` and the old ones.
+    /// Divides `claimed` into the new ReplicaSet of `d` and the old ones. The hash label is ignored, since
+    /// the Deployment's template lacks it.
     pub(super) fn of(d: &Deployment, mut claimed: Vec<Arc<ReplicaSet>>) -> Self {
         claimed.sort_by(|a, b| by_age(a, b));
         let new = claimed
@@ -50,12 +53,14 @@ pub(super) fn is_active(rs: &ReplicaSet) -> bool {
     rs.spec.replicas > 0
 }
 
-/// Oldest first; by name if both were created in the same second.
+/// Oldest first; by name if both were created in the same second. Upstream: `ReplicaSetsByCreationTimestamp`
+/// in `controller_utils.go`.
 pub(super) fn by_age(a: &ReplicaSet, b: &ReplicaSet) -> Ordering {
     (a.meta.created, &a.meta.name).cmp(&(b.meta.created, &b.meta.name))
 }
 
-/// The sum of `number` over all `sets`; it saturates.
+/// The sum of `number` over all `sets`; it saturates. Upstream's sums overflow instead, with sizes that no
+/// cluster has.
 pub(super) fn sum<'a>(
     sets: impl IntoIterator<Item = &'a Arc<ReplicaSet>>,
     number: fn(&ReplicaSet) -> i32,

@@ -2,6 +2,8 @@
 //!
 //! The annotations state the Deployment's size at that time; proportional scaling
 //! (`scaling.rs`) reads them. Upstream: `scaleReplicaSet` in `sync.go`.
+//!
+//! By these annotations, the next sync tells a scaling event from a rollout.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -17,7 +19,7 @@ use super::document::set_annotations;
 pub(super) struct Resize {
     /// The ReplicaSet, as the cache shows it.
     pub(super) set: Arc<ReplicaSet>,
-    /// The desired size.
+    /// The desired size. At least 0.
     pub(super) to: i32,
     /// Whether outdated size annotations alone cause a write. Otherwise only a change of size
     /// updates them.
@@ -48,7 +50,8 @@ impl Resize {
         self.set.spec.replicas != self.to
     }
 
-    /// Whether a write is needed, given the owner `d`.
+    /// Whether a write is needed, given the owner `d`. Upstream: the conditions of `scaleReplicaSet`. A
+    /// forced resize with current annotations is no write, so a sync without change stays silent.
     pub(super) fn is_due(&self, d: &Deployment) -> bool {
         self.changes_size() || self.forced && !annotations::sizes_are_current(d, &self.set)
     }
@@ -61,7 +64,8 @@ impl Resize {
         object
     }
 
-    /// The message of the Event; `None` if the size does not change.
+    /// The message of the Event; `None` if the size does not change. The text is upstream's, since users and
+    /// tools match it.
     pub(super) fn message(&self) -> Option<String> {
         let from = self.set.spec.replicas;
         let direction = match from.cmp(&self.to) {

@@ -3,6 +3,8 @@
 //! A template that becomes current again, by a rollback, gets a new number too, and its old number
 //! goes to the history annotation. Upstream: `SetNewReplicaSetAnnotations`, `MaxRevision` and
 //! `LastRevision` in `deployment_util.go`.
+//!
+//! A revision is a number of ReplicaSets; the Deployment only shows the one of its new ReplicaSet.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,17 +13,19 @@ use steersman_objects::{Annotations, Deployment, ReplicaSet};
 
 use super::annotations::{self, REVISION, REVISION_HISTORY};
 
-/// Longest `revision-history`, in characters.
+/// Longest `revision-history`, in characters. Upstream: `maxRevHistoryLengthInChars`.
 const HISTORY_LIMIT: usize = 2000;
 
-/// The revision of `rs`: 0 if the annotation is missing, `None` if it is unreadable.
+/// The revision of `rs`: 0 if the annotation is missing, `None` if it is unreadable. Upstream: `Revision`. An
+/// unreadable one takes no part in the choice of the next number.
 pub(super) fn revision(rs: &ReplicaSet) -> Option<i64> {
     rs.annotations
         .get(REVISION)
         .map_or(Some(0), |text| text.parse().ok())
 }
 
-/// The revision of the new ReplicaSet, given the old ones.
+/// The revision of the new ReplicaSet, given the old ones. The new ReplicaSet itself is left out: its number
+/// may be the highest already, and then it keeps it.
 pub(super) fn next<'a>(old: impl IntoIterator<Item = &'a Arc<ReplicaSet>>) -> i64 {
     old.into_iter()
         .filter_map(|rs| revision(rs))
@@ -30,7 +34,7 @@ pub(super) fn next<'a>(old: impl IntoIterator<Item = &'a Arc<ReplicaSet>>) -> i6
 }
 
 /// The second highest revision, or 0. If two ReplicaSets share the highest number, it is that
-/// number.
+/// number. It is the target of a rollback to revision 0.
 pub(super) fn last<'a>(sets: impl IntoIterator<Item = &'a Arc<ReplicaSet>>) -> i64 {
     let mut highest = 0;
     let mut second = 0;
@@ -55,6 +59,9 @@ pub(super) struct Wanted {
 
 /// The desired annotations of the new ReplicaSet, given its `current` ones: those of `d` are added,
 /// and the revision is at least `next`. The previous revision goes to the history.
+///
+/// An older number of the new ReplicaSet means a rollback to its template. A higher one stays, for example
+/// after the deletion of other ReplicaSets.
 pub(super) fn annotations(d: &Deployment, current: &Annotations, next: i64) -> Wanted {
     let missing: Vec<_> = annotations::missing(d, current).collect();
     let mut changed = !missing.is_empty();

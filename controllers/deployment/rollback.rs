@@ -2,6 +2,9 @@
 //!
 //! Only clients that still send `rollbackTo` of `extensions/v1beta1` set it. `kubectl rollout undo`
 //! patches the template itself. Upstream: `rollback.go`.
+//!
+//! A rollback only changes the template. The next sync rolls it out like any other change, with a new
+//! revision number.
 
 use std::sync::Arc;
 
@@ -14,7 +17,8 @@ use super::new_replica_set::POD_TEMPLATE_HASH;
 use super::replica_sets::ReplicaSets;
 use super::revision;
 
-/// The outcome of a rollback request. In every case the controller removes the annotation.
+/// The outcome of a rollback request. In every case the controller removes the annotation. Else the request
+/// would be repeated in each sync.
 #[derive(Debug)]
 pub(super) enum Rollback {
     /// The revision does not exist; the text is the message of the Event.
@@ -30,12 +34,16 @@ pub(super) enum Rollback {
     },
 }
 
-/// The requested revision of `d`; 0 means the previous one. Unreadable requests count as absent.
+/// The requested revision of `d`; 0 means the previous one. Unreadable requests count as absent. Upstream:
+/// `getRollbackTo`. An unreadable annotation stays on the Deployment.
 pub(super) fn requested(d: &Deployment) -> Option<i64> {
     d.annotations.get(ROLLBACK_TO)?.parse().ok()
 }
 
 /// Decides on a rollback of `d` to `revision`.
+///
+/// Upstream: `rollback`. The first match counts, old ReplicaSets first. The new ReplicaSet may be the match,
+/// and then nothing changes.
 pub(super) fn decide(d: &Deployment, sets: &ReplicaSets, revision: i64) -> Rollback {
     let revision = if revision == 0 {
         revision::last(sets.all())
@@ -62,6 +70,8 @@ pub(super) fn decide(d: &Deployment, sets: &ReplicaSets, revision: i64) -> Rollb
 ///
 /// The annotations belong to the template, such as `kubernetes.io/change-cause`. All other
 /// annotations that users set on `d` are lost, as in upstream's `setDeploymentAnnotationsTo`.
+///
+/// Upstream: `updateDeploymentAndClearRollbackTo`.
 pub(super) fn object(d: &Deployment, to: Option<&ReplicaSet>) -> Map<String, Value> {
     let mut object = d.document.to_object();
     let mut wanted = std::mem::take(entry(entry(&mut object, "metadata"), "annotations"));

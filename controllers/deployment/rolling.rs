@@ -23,6 +23,9 @@ use super::resize::Resize;
 ///
 /// Recreate gives the full size. A rolling update grows up to `spec.replicas`, as far as the surge
 /// allows.
+///
+/// Upstream: `NewRSNewReplicas`. With a total at the limit the size stays, even if the pods of old
+/// ReplicaSets are on their way out.
 pub(super) fn new_size(d: &Deployment, size: i32, total: i32) -> Result<i32, LimitError> {
     let Strategy::RollingUpdate { max_surge, .. } = &d.spec.strategy else {
         return Ok(d.spec.replicas);
@@ -39,6 +42,9 @@ pub(super) fn new_size(d: &Deployment, size: i32, total: i32) -> Result<i32, Lim
 }
 
 /// The resize of the new ReplicaSet, or `None` if it keeps its size.
+///
+/// Upstream: `reconcileNewReplicaSet`. A new ReplicaSet beyond `spec.replicas` shrinks at once: a user has
+/// lowered the number.
 pub(super) fn resize_new(d: &Deployment, sets: &ReplicaSets) -> Result<Option<Resize>, LimitError> {
     let Some(new) = &sets.new else {
         return Ok(None);
@@ -51,7 +57,7 @@ pub(super) fn resize_new(d: &Deployment, sets: &ReplicaSets) -> Result<Option<Re
     Ok((to != new.spec.replicas).then(|| Resize::lazy(new, to)))
 }
 
-/// The reduction of the old ReplicaSets.
+/// The reduction of the old ReplicaSets. Each is computed from the state before the first write.
 #[derive(Debug)]
 pub(super) struct ScaleDown {
     /// Resizes in the order of the writes. A ReplicaSet may occur twice: first for its unavailable
@@ -79,6 +85,7 @@ pub(super) fn scale_down_old(d: &Deployment, sets: &ReplicaSets) -> ScaleDown {
         resizes: Vec::new(),
         stale: false,
     };
+    // Only active ones can shrink, and the oldest comes first.
     let old: Vec<&Arc<ReplicaSet>> = sets.old.iter().filter(|rs| is_active(rs)).collect();
     let (new_size, new_available) = sets.new.as_ref().map_or((0, 0), |rs| {
         (rs.spec.replicas, remaining(rs, rs.spec.replicas))
@@ -117,13 +124,17 @@ pub(super) fn scale_down_old(d: &Deployment, sets: &ReplicaSets) -> ScaleDown {
     down
 }
 
-/// The available pods that a ReplicaSet keeps with this size.
+/// The available pods that a ReplicaSet keeps with this size. Upstream has no such limit: see the difference
+/// above.
 fn remaining(rs: &ReplicaSet, size: i32) -> i32 {
     rs.status.available_replicas.min(size)
 }
 
 /// Removes up to `room` unavailable pods from `old`, oldest ReplicaSet first. Returns the sizes
 /// afterwards, or `None` if a status is stale.
+///
+/// Upstream: `cleanupUnhealthyReplicas`. The ReplicaSet controller deletes pods that are not ready first, so
+/// a smaller size removes exactly the unavailable ones.
 fn drop_unhealthy(old: &[&Arc<ReplicaSet>], room: i32, down: &mut ScaleDown) -> Option<Vec<i32>> {
     let mut sizes: Vec<i32> = old.iter().map(|rs| rs.spec.replicas).collect();
     let mut left = room;

@@ -3,6 +3,8 @@
 //! Each ReplicaSet gets a share of the change in proportion to its size. Thus scaling up does not
 //! speed up a rollout that may be broken. Scaling down does not remove only working pods.
 //! Upstream: `scale` in `sync.go`.
+//!
+//! It does not touch the rollout's progress: the next sync continues from the new sizes.
 
 use std::cmp::{Ordering, Reverse};
 use std::sync::Arc;
@@ -16,6 +18,8 @@ use super::resize::Resize;
 
 /// Whether the annotation of an active ReplicaSet states another `spec.replicas` of the Deployment
 /// than the current one.
+///
+/// Upstream: `isScalingEvent`. An unreadable annotation is no event.
 pub(super) fn is_scaling_event(d: &Deployment, sets: &ReplicaSets) -> bool {
     sets.active()
         .filter_map(|rs| annotations::non_negative(&rs.annotations, DESIRED_REPLICAS))
@@ -24,6 +28,9 @@ pub(super) fn is_scaling_event(d: &Deployment, sets: &ReplicaSets) -> bool {
 
 /// The resizes that follow from the size of `d`, in the order of the writes. Resizes without a
 /// change are omitted.
+///
+/// Upstream: `scale` and `FindActiveOrLatest`. The order of cases matters: with one active ReplicaSet there
+/// is nothing to distribute, and a saturated new one needs the others no more.
 pub(super) fn resizes(d: &Deployment, sets: &ReplicaSets) -> Vec<Resize> {
     let active: Vec<&Arc<ReplicaSet>> = sets.active().collect();
     let mut resizes = match active[..] {
@@ -55,7 +62,8 @@ fn latest(sets: &ReplicaSets) -> Option<&Arc<ReplicaSet>> {
 }
 
 /// Whether the new ReplicaSet has its final size and all its pods are available. The old
-/// ReplicaSets are then superfluous.
+/// ReplicaSets are then superfluous. Upstream: `IsSaturated`. The annotation is compared, so a size that
+/// another client has set does not count.
 fn is_saturated(d: &Deployment, sets: &ReplicaSets) -> bool {
     let replicas = d.spec.replicas;
     sets.new.as_ref().is_some_and(|rs| {
@@ -78,6 +86,9 @@ fn is_saturated(d: &Deployment, sets: &ReplicaSets) -> bool {
 /// An example: 10 to 15 replicas with a surge of 4, during a rollout with 8 old and 5 new pods.
 /// The pods to add are 19 - 13 = 6. The old ReplicaSet gets round(8 * 19/13) - 8 = 4, the new one
 /// round(5 * 19/13) - 5 = 2.
+///
+/// Upstream: `GetReplicaSetProportion` and the loops of `scale`. A remainder comes from rounding, and from
+/// the limit `left`.
 fn proportional(d: &Deployment, sets: &ReplicaSets) -> Vec<Resize> {
     let mut active: Vec<_> = sets
         .old
@@ -86,6 +97,7 @@ fn proportional(d: &Deployment, sets: &ReplicaSets) -> Vec<Resize> {
         .chain(&sets.new)
         .filter(|rs| is_active(rs))
         .collect();
+    // A Deployment of size 0 has no surge, so all pods go.
     let allowed = if d.spec.replicas > 0 {
         limits::max_replicas(d)
     } else {
@@ -129,6 +141,9 @@ fn by_size(a: &ReplicaSet, b: &ReplicaSet) -> Ordering {
 
 /// The pods to add to `rs` (or, if negative, to remove) so that it keeps its share of the
 /// Deployment. The share is relative to the annotation `max-replicas` of its last resize.
+///
+/// Upstream: `getReplicaSetFraction`. It multiplies in 32 bits and overflows for huge sizes; this computes in
+/// `f64`.
 fn fraction(d: &Deployment, rs: &ReplicaSet) -> i32 {
     let size = rs.spec.replicas;
     if d.spec.replicas == 0 {

@@ -1,6 +1,9 @@
 //! The status of a Deployment: sums over its ReplicaSets, and the condition `Available`.
 //!
 //! Upstream: `calculateStatus` in `sync.go`.
+//!
+//! Pods are never counted here: the ReplicaSet controller reports them, so the sums are as old as its last
+//! status.
 
 use jiff::Timestamp;
 use steersman_objects::{Deployment, DeploymentStatus, ReplicaSet};
@@ -10,6 +13,8 @@ use super::limits;
 use super::replica_sets::{ReplicaSets, sum};
 
 /// The status of `d` without progress and failures, which `progress.rs` adds during rollouts.
+///
+/// Available pods of all ReplicaSets count for `Available`, those of the old ones too.
 pub(super) fn compute(d: &Deployment, sets: &ReplicaSets, now: Timestamp) -> DeploymentStatus {
     let available = sum(sets.all(), |rs| rs.status.available_replicas);
     let mut status = DeploymentStatus {
@@ -47,7 +52,8 @@ pub(super) fn compute(d: &Deployment, sets: &ReplicaSets, now: Timestamp) -> Dep
 }
 
 /// The terminating pods of all ReplicaSets. A ReplicaSet without a written status has 0. A
-/// written status without the field makes the sum unknown (`None`).
+/// written status without the field makes the sum unknown (`None`). Upstream:
+/// `GetTerminatingReplicaCountForReplicaSets`.
 fn terminating(sets: &ReplicaSets) -> Option<i32> {
     let count = |rs: &ReplicaSet| match rs.status.terminating_replicas {
         None if rs.status.observed_generation == 0 => Some(0),

@@ -56,6 +56,7 @@ impl ObjectSyncer for DeploymentController {
 
     async fn sync(&self, key: &ObjectKey, d: Arc<Deployment>) -> Result<Requeue, SyncError> {
         match self.work(key, d).run().await {
+            // A stale cache and a terminating namespace are no failures.
             Err(SyncError::Check(Unconfirmed::Stale)) => Ok(Requeue::Never),
             Err(error) if error.is_namespace_terminating() || error.is_gone() => Ok(Requeue::Never),
             outcome => outcome,
@@ -111,10 +112,12 @@ impl Work<'_> {
             // The cached copies lack the adoption, so a write of them would be a conflict.
             return Ok(Requeue::AtOnce);
         }
+        // A terminating Deployment still reports its pods, and its rollout stops.
         if self.deployment.meta.is_terminating() {
             self.sync_new().await?;
             return self.write_plain_status().await;
         }
+        // Before the pause is obeyed, so that its time does not count against the deadline.
         if let Some(status) = pause::status(&self.deployment, self.now()) {
             self.write_status(status, None).await?;
         }
@@ -123,6 +126,7 @@ impl Work<'_> {
             self.sync_new().await?;
             self.resize_all(&scaling::resizes(&self.deployment, &self.sets))
                 .await?;
+            // A rollback may need the old ReplicaSets, so they stay until it is done.
             if rollback.is_none() {
                 self.clean_history().await?;
             }
@@ -133,6 +137,7 @@ impl Work<'_> {
             return self.roll_back(revision).await;
         }
         self.sync_new().await?;
+        // Upstream ends the sync with any scaling event. Without a resize, the rollout goes on here.
         if scaling::is_scaling_event(&self.deployment, &self.sets) {
             let resizes = scaling::resizes(&self.deployment, &self.sets);
             if !resizes.is_empty() {
@@ -162,6 +167,8 @@ impl Work<'_> {
 
     /// Reports a Deployment with an empty selector, and updates only its observed generation. Such
     /// a selector matches all pods of the namespace.
+    ///
+    /// Upstream: the first check of `syncDeployment`. A failed write is only logged, as there.
     async fn refuse(&mut self) -> Requeue {
         let message = "This deployment is selecting all pods. A non-empty selector is required.";
         self.event(EventType::Warning, "SelectingAll", message.to_owned());
@@ -176,6 +183,8 @@ impl Work<'_> {
     }
 
     /// Finds the ReplicaSets that belong to the Deployment.
+    ///
+    /// Upstream: `getReplicaSetsForDeployment`. Own writes that the cache lacks come from `consistency`.
     async fn claim(&mut self) -> Result<Claimed, SyncError> {
         let controller = self.controller;
         let d = &*self.deployment;
@@ -202,6 +211,9 @@ impl Work<'_> {
 
     /// Updates the new ReplicaSet, if there is one, with annotations and settings of the
     /// Deployment. Then sets the revision of the Deployment.
+    ///
+    /// Upstream: the first half of `getNewReplicaSet`. Without a new ReplicaSet there is nothing to do: only
+    /// a rollout creates one.
     async fn sync_new(&mut self) -> Result<(), SyncError> {
         if let Some(object) = new_replica_set::update(&self.deployment, &self.sets)
             && let Some(rs) = self.sets.new.clone()
@@ -226,6 +238,9 @@ impl Work<'_> {
     }
 
     /// Creates the new ReplicaSet, and writes its revision to the Deployment.
+    ///
+    /// Upstream: the second half of `getNewReplicaSet`. The name depends on the template, so a creation that
+    /// is repeated after a lost answer meets its own ReplicaSet.
     async fn create_new(&mut self) -> Result<(), SyncError> {
         self.check().await?;
         let writer = &self.controller.writer;
@@ -277,6 +292,8 @@ impl Work<'_> {
     ///
     /// If that is the Deployment's own new ReplicaSet, which the cache shows by now, the sync
     /// uses it. Otherwise the hash collided: the collision count changes the hash of the next sync.
+    ///
+    /// The cache is asked, and not the API server: a ReplicaSet that it does not show yet leads to a retry.
     async fn resolve_taken_name(
         &mut self,
         new: NewReplicaSet,
@@ -319,6 +336,8 @@ impl Work<'_> {
     }
 
     /// Reports a failed creation of the new ReplicaSet in the status and as an Event.
+    ///
+    /// The Event names the same reason as the condition. A terminating namespace needs neither.
     async fn creation_failed(&mut self, name: String, error: ApiError) -> SyncError {
         let message = format!("Failed to create new replica set {name:?}: {error}");
         let failure = SyncError::Create {
@@ -342,6 +361,8 @@ impl Work<'_> {
 
     /// One step of a rolling update: resizes the new ReplicaSet, or else scales the old ones down.
     /// The next step follows after the status of a ReplicaSet shows the effect of this one.
+    ///
+    /// Upstream: `rolloutRolling`. Growth comes first, as it costs no availability.
     async fn roll(mut self) -> Result<Requeue, SyncError> {
         if self.sets.new.is_none() {
             self.create_new().await?;
@@ -352,6 +373,8 @@ impl Work<'_> {
         }
         let down = rolling::scale_down_old(&self.deployment, &self.sets);
         let scaled = self.scale_down_old(&down.resizes).await;
+        // Only the end of leadership leaves out the status. After other failures it is written, since some
+        // resizes may have succeeded.
         if scaled.as_ref().is_err_and(SyncError::is_fenced) {
             return scaled.map(|()| Requeue::Never);
         }
@@ -364,6 +387,8 @@ impl Work<'_> {
 
     /// One step of a Recreate rollout: scales the old ReplicaSets to zero, waits until their pods
     /// are gone, then creates the new ReplicaSet in full size.
+    ///
+    /// Upstream: `rolloutRecreate`.
     async fn recreate(mut self) -> Result<Requeue, SyncError> {
         let emptied = recreate::empty_old(&self.sets);
         self.resize_all(&emptied).await?;
@@ -416,7 +441,8 @@ impl Work<'_> {
             .collect()
     }
 
-    /// Ends a sync in which no ReplicaSet needs a resize.
+    /// Ends a sync in which no ReplicaSet needs a resize. The served status decides about completeness, as
+    /// upstream, so old ReplicaSets go one sync later.
     async fn finish(mut self) -> Result<Requeue, SyncError> {
         if progress::is_complete(&self.deployment, &self.deployment.status) {
             self.clean_history().await?;
@@ -477,6 +503,8 @@ impl Work<'_> {
     }
 
     /// Deletes the old ReplicaSets beyond the history limit.
+    ///
+    /// Upstream: `cleanupDeployment`. The first failure ends it, since the API server may be overloaded.
     async fn clean_history(&mut self) -> Result<(), SyncError> {
         let superfluous = cleanup::superfluous(&self.deployment, &self.sets.old);
         self.delete_all(superfluous).await
@@ -492,6 +520,7 @@ impl Work<'_> {
         if !superfluous.is_empty() {
             self.check().await?;
         }
+        // Deletions of an earlier sync are not visible yet, and the same ReplicaSets would be chosen again.
         let consistency = &self.controller.consistency;
         if superfluous.is_empty() || !consistency.satisfied(self.key) {
             return Ok(());
@@ -523,6 +552,8 @@ impl Work<'_> {
 
     /// Resizes in order, up to the first failure. `resizes` may have one ReplicaSet several times:
     /// each write then uses the version of the one before.
+    ///
+    /// Later resizes are computed before the first write, so only the resource version changes between them.
     async fn resize_all(&mut self, resizes: &[Resize]) -> Result<(), SyncError> {
         let mut written = HashMap::new();
         for resize in resizes {
@@ -563,6 +594,8 @@ impl Work<'_> {
     }
 
     /// Writes a ReplicaSet, and records the write for later syncs.
+    ///
+    /// The version is recorded, so that the next sync waits for the cache or takes the written object.
     async fn put_replica_set(
         &mut self,
         rs: &ReplicaSet,
@@ -603,7 +636,8 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// `status` without the fields of disabled feature gates.
+    /// `status` without the fields of disabled feature gates. Upstream leaves the field out when the gate is
+    /// off, so an old value vanishes.
     fn reported(&self, status: DeploymentStatus) -> DeploymentStatus {
         let is_on = self
             .controller
@@ -616,6 +650,8 @@ impl Work<'_> {
     }
 
     /// Writes the status without a check of the rollout's progress.
+    ///
+    /// Upstream: `syncDeploymentStatus`. Pauses and scaling are no progress and no lack of it.
     async fn write_plain_status(&mut self) -> Result<Requeue, SyncError> {
         let status = self.reported(status::compute(&self.deployment, &self.sets, self.now()));
         self.write_status(status, None).await?;
@@ -624,6 +660,8 @@ impl Work<'_> {
 
     /// Writes the status with the `Progressing` condition. If the status is current, requeues for
     /// the progress deadline.
+    ///
+    /// Upstream: the end of `syncRolloutStatus`.
     async fn write_rollout_status(&mut self) -> Result<Requeue, SyncError> {
         let now = self.now();
         let status = self.reported(progress::rollout_status(&self.deployment, &self.sets, now));
@@ -644,6 +682,8 @@ impl Work<'_> {
     }
 
     /// Writes status and revision, if one of them differs from the current value.
+    ///
+    /// One request serves both. An equal status is no write, so a complete Deployment stays silent.
     async fn write_status(
         &mut self,
         status: DeploymentStatus,

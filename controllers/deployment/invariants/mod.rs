@@ -23,6 +23,8 @@ pub(super) const NAMES: &[&str] = &[SURGE, AVAILABILITY, OVERLAP, HISTORY];
 
 /// `rollout_surge`: a new ReplicaSet that grows to the size `to` stays within `spec.replicas`, and all
 /// ReplicaSets together stay within `maxSurge` above it.
+///
+/// A reduction always passes, since it cannot exceed a limit.
 pub(super) fn stays_within_surge(
     d: &Deployment,
     sets: &ReplicaSets,
@@ -42,13 +44,15 @@ pub(super) fn stays_within_surge(
 
 /// `rollout_availability`: after `resizes` of old ReplicaSets, their remaining pods and the available
 /// new ones are as many as must be available.
+///
+/// Unavailable old pods count as kept, because only the number of remaining pods is certain.
 pub(super) fn keeps_available(
     d: &Deployment,
     sets: &ReplicaSets,
     resizes: &[Resize],
 ) -> Result<(), Violation> {
     let old = sets.old.iter();
-    // The status is older than the size, and upstream then removes too many pods as well.
+    // A status that is older than the size proves nothing, so such a step passes.
     let is_stale = old
         .clone()
         .any(|rs| rs.spec.replicas > 0 && rs.spec.replicas < rs.status.available_replicas);
@@ -69,7 +73,8 @@ pub(super) fn keeps_available(
     })
 }
 
-/// `recreate_overlap`: with the strategy Recreate, no new pod starts beside old ones.
+/// `recreate_overlap`: with the strategy Recreate, no new pod starts beside old ones. Terminating pods are
+/// not in these numbers; the decision looks at the pods as well.
 pub(super) fn starts_alone(sets: &ReplicaSets) -> Result<(), Violation> {
     let is_empty = |rs: &Arc<ReplicaSet>| rs.spec.replicas <= 0 && rs.status.replicas <= 0;
     Violation::unless(sets.old.iter().all(is_empty), OVERLAP, || {
@@ -80,6 +85,8 @@ pub(super) fn starts_alone(sets: &ReplicaSets) -> Result<(), Violation> {
 
 /// `revision_history`: a clean-up keeps the new ReplicaSet, all with pods, and as many others as the
 /// history limit.
+///
+/// The limit of the maximum number means that nothing goes.
 pub(super) fn keeps_history(
     d: &Deployment,
     sets: &ReplicaSets,

@@ -10,7 +10,8 @@ use super::owner::PodOwner;
 use super::scale::{self, Scale};
 
 /// Adds the reasons about `doc`, of the kind `O` of the controller `by`, and the answers about its
-/// pods.
+/// pods. `by` is the name of the controller, since ReplicationControllers share this code. Without a view of
+/// the pods, it stays silent rather than guess.
 pub(crate) fn explain<O: PodOwner>(world: &World, doc: &Doc, by: &str, answer: &mut Explanation) {
     let Some(owner) = doc.view::<O>() else {
         return;
@@ -30,6 +31,7 @@ pub(crate) fn explain<O: PodOwner>(world: &World, doc: &Doc, by: &str, answer: &
     let available = available.count();
     let wanted = owner.replicas();
     answer.state = format!("has {available} of {wanted} pods available");
+    // The counts agree and the answer has no cause yet, so there is nothing to explain.
     if usize::try_from(wanted) == Ok(available) && active.len() == available && !answer.is_stuck() {
         answer.reasons.clear();
         return;
@@ -90,7 +92,8 @@ fn creation(world: &World, doc: &Doc, missing: usize, by: &str, answer: &mut Exp
     answer.add(refused.field("missing", missing));
 }
 
-/// The error in the message of an Event about a failed creation.
+/// The error in the message of an Event about a failed creation. `createPods` in upstream's
+/// `controller_utils.go` puts the same prefix before it.
 fn cause(message: &str) -> &str {
     message.strip_prefix("Error creating: ").unwrap_or(message)
 }

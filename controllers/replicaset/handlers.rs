@@ -41,6 +41,9 @@ struct Handlers<O> {
 impl<O: PodOwner> Handlers<O> {
     /// Enqueues the owner. Drops the expectations of a deleted or recreated one, which would delay
     /// the first sync of its successor.
+    ///
+    /// Every change enqueues, even one of the status alone. Upstream: `addRS`, `updateRS` and `deleteRS`. A
+    /// recreation may arrive as an update with a new UID.
     fn owner_changed(&self, change: &Change<'_, O>) {
         let key = change.object().key();
         let is_gone = match change {
@@ -55,6 +58,9 @@ impl<O: PodOwner> Handlers<O> {
     }
 
     /// Enqueues the owners that a change of a pod concerns, and counts their expectations down.
+    ///
+    /// Upstream: `addPod`, `updatePod` and `deletePod`. A pod that terminates counts as deleted at once,
+    /// since its replacement need not wait for the kubelet.
     fn pod_changed(&self, change: &Change<'_, Pod>) {
         dependent_events(&self.owners, change, |event| {
             let owner = event.owner();
@@ -72,6 +78,7 @@ impl<O: PodOwner> Handlers<O> {
     }
 }
 
+/// Whether the pod was unready before and is ready now. An added pod is left to the sync.
 fn becomes_ready(change: &Change<'_, Pod>) -> bool {
     matches!(change, Change::Updated { old, new } if !old.is_ready() && new.is_ready())
 }

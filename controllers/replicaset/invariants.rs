@@ -1,4 +1,6 @@
 //! The invariants of creations and deletions: they lead towards `spec.replicas`, and never past it.
+//!
+//! They count pods by themselves, from phase and deletion, so that an error in the decision cannot hide here.
 
 use std::sync::Arc;
 
@@ -11,7 +13,8 @@ const WANTED: &str = "wanted_pods";
 /// The invariants of this file.
 pub(super) const NAMES: &[&str] = &[SURPLUS, WANTED];
 
-/// `surplus_pods`: an owner creates no pod beyond its size.
+/// `surplus_pods`: an owner creates no pod beyond its size. The API server has no such limit by itself, so a
+/// wrong count would fill the cluster.
 pub(super) fn creates_missing(
     pods: &[Arc<Pod>],
     replicas: i32,
@@ -24,7 +27,8 @@ pub(super) fn creates_missing(
     })
 }
 
-/// `wanted_pods`: an owner deletes no pod that its size needs.
+/// `wanted_pods`: an owner deletes no pod that its size needs. Surplus is counted in running pods, as ended
+/// ones serve nothing.
 pub(super) fn deletes_surplus(
     pods: &[Arc<Pod>],
     replicas: i32,
@@ -38,12 +42,14 @@ pub(super) fn deletes_surplus(
     })
 }
 
+/// The number of pods that neither ended nor terminate.
 fn running(pods: &[Arc<Pod>]) -> usize {
     let has_ended = |pod: &Pod| matches!(pod.phase, Phase::Succeeded | Phase::Failed);
     let is_running = |pod: &&Arc<Pod>| pod.meta.deleted.is_none() && !has_ended(pod);
     pods.iter().filter(is_running).count()
 }
 
+/// A negative size, which API validation rejects, counts as 0.
 fn size(replicas: i32) -> usize {
     usize::try_from(replicas).unwrap_or(0)
 }

@@ -7,10 +7,11 @@ use prometheus::{Histogram, HistogramOpts, IntCounterVec, Opts, Registry};
 /// The metric families.
 #[derive(Debug, Clone)]
 pub(super) struct ReplicaSetMetrics {
-    /// Age of deleted pods, relative to the age of the youngest ready pod.
+    /// Age of deleted pods, relative to the age of the youngest ready pod. Upstream:
+    /// `SortingDeletionAgeRatio`.
     pub(super) deletion_age_ratio: Histogram,
     /// Syncs skipped because a cache lacks writes of this process, by `group` and `resource` of the
-    /// cache.
+    /// cache. Upstream: `ReplicaSetRequeueSkips`.
     pub(super) stale_sync_skips: IntCounterVec,
 }
 
@@ -28,6 +29,7 @@ impl ReplicaSetMetrics {
             "[ALPHA] Total number of ReplicaSet syncs skipped due to a stale watch cache.",
         );
         let metrics = Self {
+            // Upstream: `ExponentialBuckets(0.25, 2, 6)`.
             deletion_age_ratio: Histogram::with_opts(
                 ratio.buckets(vec![0.25, 0.5, 1.0, 2.0, 4.0, 8.0]),
             )?,

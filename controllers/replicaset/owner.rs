@@ -9,7 +9,8 @@ use steersman_values::labels::Labels;
 
 /// A kind of object that asks for a number of pods of one template.
 pub(crate) trait PodOwner: Selects {
-    /// Whether the API of this kind has the field `status.terminatingReplicas`.
+    /// Whether the API of this kind has the field `status.terminatingReplicas`. ReplicationControllers lack
+    /// it, and upstream turns it off for them by `EnableStatusTerminatingReplicas`.
     const REPORTS_TERMINATING: bool;
     /// Whether upstream's metric counts the syncs that wait for a stale cache. Upstream has this
     /// metric only for ReplicaSets.
@@ -22,7 +23,8 @@ pub(crate) trait PodOwner: Selects {
     /// The served JSON of the object, for PUT requests.
     fn document(&self) -> &Document;
     /// UID of the controller that this object shares with related objects, such as the Deployment
-    /// of several ReplicaSets. A scale-down spreads the remaining pods of this group over nodes.
+    /// of several ReplicaSets. A scale-down spreads the remaining pods of this group over nodes. `None` means
+    /// that the ranking knows no crowded nodes.
     fn group(&self) -> Option<&Uid>;
 
     /// Desired number of pods.
@@ -57,6 +59,7 @@ impl PodOwner for ReplicaSet {
         &self.document
     }
 
+    // The Deployment, in general. Its old and new ReplicaSets then form one group.
     fn group(&self) -> Option<&Uid> {
         self.meta.controller().map(|reference| &reference.uid)
     }

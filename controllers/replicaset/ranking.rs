@@ -21,6 +21,8 @@ pub(super) enum Costs {
 
 /// The `count` pods of `active` to delete, in order. The rank of a pod is the number of active pods
 /// of `related` on its node.
+///
+/// If all pods have to go, their order is left as it is, as in upstream. `now` decides about ages only.
 pub(super) fn first_to_go(
     active: &[Arc<Pod>],
     related: &[Arc<Pod>],
@@ -32,6 +34,7 @@ pub(super) fn first_to_go(
         return active.to_vec();
     }
     let mut on_node: HashMap<Option<&str>, usize> = HashMap::new();
+    // Pods without a node share one entry. Their rank decides nothing, as all of them are unscheduled alike.
     for pod in related.iter().filter(|pod| pod.is_active()) {
         *on_node.entry(pod.node.as_deref()).or_default() += 1;
     }
@@ -59,6 +62,7 @@ pub(super) fn first_to_go(
         .collect()
 }
 
+/// A pod and the numbers that its comparison needs, computed once per sync.
 #[derive(Debug, Clone, Copy)]
 struct Ranked<'a> {
     pod: &'a Arc<Pod>,
@@ -73,6 +77,9 @@ struct Ranked<'a> {
 /// This is not a total order, because three pods of one age bucket can form a cycle. Two that
 /// became ready at the same time are compared by restarts. The third one is compared with each of
 /// them by UID.
+///
+/// The steps are the eight rules of `ActivePodsWithRanks.Less`, in its order. A greater rank goes first, and
+/// so does a greater number of restarts.
 fn compare(a: &Ranked<'_>, b: &Ranked<'_>, now: Timestamp) -> Ordering {
     let p = &**a.pod;
     let q = &**b.pod;
@@ -95,6 +102,7 @@ fn compare(a: &Ranked<'_>, b: &Ranked<'_>, now: Timestamp) -> Ordering {
         .then_with(|| compare_ages(a.pod, p.meta.created, b.pod, q.meta.created, now))
 }
 
+/// A lesser rank is deleted first. Upstream: `podPhaseToOrdinal`, which has 0 for phases that it lacks.
 fn phase_rank(phase: Phase) -> u8 {
     match phase {
         Phase::Unknown => 1,
@@ -126,7 +134,7 @@ fn compare_ages(
 }
 
 /// floor(log2(age in nanoseconds)); `None`, which is less than any other value, for a time that is
-/// not in the past.
+/// not in the past. Upstream: `logarithmicRankDiff`, which uses -1 there.
 fn age_bucket(since: Time, now: Timestamp) -> Option<u32> {
     let age = now.as_nanosecond() - Timestamp::from(since).as_nanosecond();
     (age > 0).then(|| age.ilog2())
@@ -164,6 +172,9 @@ fn merge_sort<T: Copy>(items: Vec<T>, mut compare: impl FnMut(&T, &T) -> Orderin
 ///
 /// The result is empty if the youngest pod is less than a millisecond old; upstream divides by zero
 /// there.
+///
+/// Upstream: `reportSortingDeletionAgeRatioMetric`. A ratio far above 2 shows that old pods went before young
+/// ones.
 pub(super) fn age_ratios(active: &[Arc<Pod>], victims: &[Arc<Pod>], now: Timestamp) -> Vec<i64> {
     let age = |created: Timestamp| now.as_millisecond() - created.as_millisecond();
     let ready = |pods: &[Arc<Pod>]| -> Vec<Timestamp> {

@@ -19,6 +19,8 @@ use steersman_values::labels::Selector;
 const HASH_LABEL: &str = "pod-template-hash";
 
 /// Finds pods by label selector.
+///
+/// It is shared by all owners of one kind, and the index by all of the process.
 pub(super) struct SelectedPods {
     by_hash: Index<Pod>,
 }
@@ -33,6 +35,9 @@ impl SelectedPods {
     }
 
     /// The pods of `namespace` that at least one of `selectors` matches, each pod once.
+    ///
+    /// A pod may match several selectors, for example when a user wrote overlapping ones. The order of the
+    /// result has no meaning.
     pub(super) fn of_any<'a>(
         &self,
         namespace: &str,
@@ -73,6 +78,7 @@ fn hashes(pod: &Pod) -> Vec<IndexKey> {
         .collect()
 }
 
+/// The namespace is part of the value, so equal hashes of two namespaces stay apart.
 fn index_key(namespace: &str, hash: &str) -> IndexKey {
     IndexKey::new(&format!("{namespace}/{hash}"))
 }

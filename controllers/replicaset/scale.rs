@@ -19,7 +19,8 @@ pub(super) enum Scale {
     Delete(usize),
 }
 
-/// Compares the number of active pods of an owner with its `replicas`.
+/// Compares the number of active pods of an owner with its `replicas`. Negative sizes count as 0; API
+/// validation rejects them.
 pub(super) fn decide(active: usize, replicas: i32) -> Scale {
     let desired = usize::try_from(replicas).unwrap_or(0);
     match active.cmp(&desired) {
@@ -29,7 +30,7 @@ pub(super) fn decide(active: usize, replicas: i32) -> Scale {
     }
 }
 
-/// Whether one sync cannot create or delete all pods.
+/// Whether one sync cannot create or delete all pods. Then another one follows at once.
 pub(super) fn exceeds_burst(active: usize, replicas: i32) -> bool {
     active.abs_diff(usize::try_from(replicas).unwrap_or(0)) > BURST
 }

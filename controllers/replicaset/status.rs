@@ -43,6 +43,8 @@ pub(super) fn compute<O: PodOwner>(
 
 /// Adds `ReplicaFailure` at the first failure, keeps it unchanged at further ones, and removes it
 /// at the first success.
+///
+/// So the message is that of the first failure, as in upstream, and equal failures cause no further writes.
 fn conditions<O: PodOwner>(
     owner: &O,
     active: usize,
@@ -66,11 +68,15 @@ fn conditions<O: PodOwner>(
     conditions
 }
 
+/// Whether pods are missing, so that the failure was one of a creation.
 fn is_below(active: usize, replicas: i32) -> bool {
     usize::try_from(replicas).is_ok_and(|desired| active < desired)
 }
 
 /// Whether `new`, computed from `generation`, differs from the status in the cache.
+///
+/// Upstream: the steady state in `updateReplicaSetStatus`. `observed_generation` of `new` is still that of
+/// the served status.
 pub(super) fn needs_write(
     served: &ReplicaSetStatus,
     new: &ReplicaSetStatus,

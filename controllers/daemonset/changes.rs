@@ -1,11 +1,13 @@
 //! Creations and deletions of pods that one sync has decided.
+//!
+//! Names stand for nodes to fill, and objects for pods to remove: a deletion needs the UID of its pod.
 
 use std::sync::Arc;
 
 use steersman_objects::Pod;
 
 /// Maximum of pods that one sync creates, and maximum of pods that it deletes. Upstream:
-/// `BurstReplicas`.
+/// `BurstReplicas`. Upstream chose 250 because more new pods at once overload image registries.
 const BURST: usize = 250;
 
 /// Pods to create and to delete.
@@ -18,6 +20,7 @@ pub(super) struct Changes {
 }
 
 impl Changes {
+    /// Whether nothing is to be done, so that a rolling update may take its step.
     pub(super) fn is_empty(&self) -> bool {
         self.create.is_empty() && self.delete.is_empty()
     }

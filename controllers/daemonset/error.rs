@@ -48,6 +48,8 @@ pub(super) enum SyncError {
 }
 
 /// The operation on revisions that failed.
+///
+/// It is wrapped by [`SyncError::History`], whose text names the operation.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum HistoryError {
     /// A revision or a pod could not be adopted or released.
@@ -81,6 +83,9 @@ pub(super) enum HistoryError {
 
 impl SyncError {
     /// The retry after this error. `request` is the failed request, if there is one.
+    ///
+    /// A quiet retry is for races that the next watch event resolves. A lasting cause is logged and backs
+    /// off.
     pub(super) fn retry(&self, request: Option<&ApiError>) -> Retry {
         match self {
             // The cache will show the new object or the new count.

@@ -1,4 +1,7 @@
 //! Why a DaemonSet has no pod on a node, or does not update its pods.
+//!
+//! It asks the same functions as the sync: `obstacle` for nodes and `limits::resolve` for the step of an
+//! update. Tolerations with the operators `Gt` and `Lt` are taken as off, as by default.
 
 use std::collections::BTreeMap;
 
@@ -15,6 +18,9 @@ use super::{NAME, layout, limits};
 const NAMES: usize = 5;
 
 /// Adds the reasons about `doc`, and the answers about its pods.
+///
+/// The order is: excluded nodes, an unobserved change, missing pods, pods that are not available, and last
+/// the update.
 pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
     let Some(ds) = doc.view::<DaemonSet>() else {
         return;
@@ -33,6 +39,7 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
             Some(why) => excluded.entry(words(why)).or_default().push(name),
         }
     }
+    // Pods away are those that use up `maxUnavailable`, whether old or new.
     let (available, away): (Vec<&Doc>, Vec<&Doc>) = pods.iter().partition(|doc| {
         let view = doc.view::<Pod>();
         view.is_some_and(|pod| pod.is_available(ds.spec.min_ready_seconds, world.now))
@@ -50,6 +57,7 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
     } else if available >= desired && updated >= desired {
         return;
     }
+    // A pod that waits for the scheduler names its node in its affinity, and so counts as present.
     let place = |doc: &Doc| layout::target_node(&*doc.view::<Pod>()?);
     let has_pod = |node: &String| {
         pods.iter()
@@ -70,6 +78,8 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
 }
 
 /// The DaemonSet that installs the network plugin, if it keeps its pods from `node`, and the reason.
+///
+/// The nodes without network are explained by it: their kubelet waits for a CNI configuration.
 pub(crate) fn network_plugin(world: &World, node: &Doc) -> Option<(String, String)> {
     kept_from(with_folders(world, &NETWORK_PLUGINS), node)
 }
@@ -80,6 +90,7 @@ pub(crate) fn storage_driver(world: &World, node: &Doc, driver: &str) -> Option<
     kept_from(with_folders(world, &[&folder]), node)
 }
 
+/// The first of `sets` that has an obstacle on `node`, as its full name and the reason.
 fn kept_from<'w>(mut sets: impl Iterator<Item = &'w Doc>, node: &Doc) -> Option<(String, String)> {
     let node = node.view::<Node>()?;
     sets.find_map(|doc| {
@@ -100,7 +111,8 @@ pub(crate) fn network_plugin_pod(world: &World, node: &Doc) -> Option<(String, E
     })
 }
 
-/// The folders of network plugins.
+/// The folders of network plugins. Container runtimes read the configurations and programs of CNI plugins
+/// there.
 const NETWORK_PLUGINS: [&str; 2] = ["/etc/cni/net.d", "/opt/cni/bin"];
 
 /// The DaemonSets whose pods write to one of these folders of the node.
@@ -115,6 +127,7 @@ fn with_folders<'w>(world: &'w World, folders: &[&str]) -> impl Iterator<Item = 
     })
 }
 
+/// The obstacle as a clause, which several nodes may share.
 fn words(why: Obstacle<'_>) -> String {
     match why {
         Obstacle::Name => "the pod template names another node".to_owned(),
@@ -130,6 +143,7 @@ fn words(why: Obstacle<'_>) -> String {
     }
 }
 
+/// The first names, and the number of the others. A large cluster would fill the sentence otherwise.
 fn list(names: &[String]) -> String {
     let shown = names
         .iter()
@@ -143,6 +157,7 @@ fn list(names: &[String]) -> String {
     }
 }
 
+/// The reason for missing pods: a failing pod, a refused creation, or only that they are due.
 fn creation(world: &World, doc: &Doc, missing: &[String], answer: &mut Explanation) {
     if let Some(event) = warning(world, doc, &["FailedDaemonPod"]) {
         let message = format!("a pod fails again and again: {}", event.message);
@@ -173,6 +188,7 @@ fn update(
     away: &[String],
     answer: &mut Explanation,
 ) {
+    // `updated` is that of the status, so it may lag behind the pods.
     match &ds.spec.update_strategy {
         DaemonSetStrategy::RollingUpdate(_) => {
             let Ok(limits) = limits::resolve(&ds.spec.update_strategy, desired) else {

@@ -20,7 +20,7 @@ use tokio::time::Instant;
 
 use super::NAME;
 
-/// Nodes in one sentence.
+/// Nodes in one sentence. More would hide the sentence in a large cluster.
 const SHOWN: usize = 5;
 
 /// The back-off after the first deletion.
@@ -31,6 +31,9 @@ const LONGEST: Duration = Duration::from_secs(15 * 60);
 const EXPIRY: Duration = Duration::from_secs(2 * 15 * 60);
 
 /// The back-offs of all DaemonSets.
+///
+/// They are lost with a restart, as upstream's are. Then one failed pod of each node is deleted without
+/// delay.
 #[derive(Default)]
 pub(super) struct FailedPods(Mutex<HashMap<ObjectKey, Backoffs>>);
 
@@ -42,6 +45,8 @@ pub(super) struct Backoffs {
 }
 
 /// The last deletion on a node.
+///
+/// `delay` counts from `at`, in the clock of the process, so changes of the wall clock do not matter.
 #[derive(Clone, Copy)]
 struct Backoff {
     delay: Duration,
@@ -60,6 +65,8 @@ impl FailedPods {
     }
 
     /// Records that failed pods of `ds` are deleted on `nodes`. Drops expired back-offs of `ds`.
+    ///
+    /// Upstream: `Backoff.Next`, and `Backoff.GC` once a minute for expired ones.
     pub(super) fn step(&self, ds: &DaemonSet, nodes: &[Arc<str>], now: Instant) {
         if nodes.is_empty() {
             return;
@@ -82,6 +89,8 @@ impl FailedPods {
     }
 
     /// Tells the back-offs of `ds` that have not ended, as one reason.
+    ///
+    /// The reason lists the nodes in order of the ends of their back-offs.
     pub(super) fn recall(&self, ds: &DaemonSet, at: Instant, now: Timestamp) -> Option<Reason> {
         let mut left: Vec<(Duration, Arc<str>)> = self.of(ds, |known| {
             let nodes = known.nodes.keys();
@@ -111,6 +120,7 @@ impl FailedPods {
         Some(reason)
     }
 
+    /// The lock is held for one decision or step, and never across a request.
     fn all(&self) -> MutexGuard<'_, HashMap<ObjectKey, Backoffs>> {
         self.0.lock()
     }
@@ -125,22 +135,28 @@ impl Backoffs {
     }
 
     /// The delay that a deletion on `node` starts.
+    ///
+    /// It doubles with each deletion until the longest one. An expired back-off starts with the first one
+    /// again.
     pub(super) fn delay_after_deletion(&self, node: &str, now: Instant) -> Duration {
         let last = self.current(node, now);
         last.map_or(FIRST, |last| (last.delay * 2).min(LONGEST))
     }
 
+    /// The back-off of `node`, unless it has expired.
     fn current(&self, node: &str, now: Instant) -> Option<&Backoff> {
         let backoff = self.nodes.get(node)?;
         (!backoff.is_expired(now)).then_some(backoff)
     }
 
+    /// Whether these are the back-offs of this object and generation. Older ones no longer count.
     fn is_of(&self, ds: &DaemonSet) -> bool {
         self.generation.as_ref() == Some(&generation(ds))
     }
 }
 
 impl Backoff {
+    /// Upstream: `hasExpired`, with twice the longest delay.
     fn is_expired(&self, now: Instant) -> bool {
         now.saturating_duration_since(self.at) > EXPIRY
     }

@@ -62,6 +62,8 @@ pub(super) struct Handlers {
 impl Handlers {
     /// Enqueues the DaemonSet. Drops the expectations of a deleted or recreated one, which would
     /// delay the first sync of its successor.
+    ///
+    /// Upstream: `addDaemonset`, `updateDaemonset` and `deleteDaemonset`.
     pub(super) fn daemon_set_changed(&self, change: &Change<'_, DaemonSet>) {
         let key = change.object().key();
         let is_gone = match change {
@@ -77,6 +79,8 @@ impl Handlers {
 
     /// Enqueues the DaemonSets that a change of a revision concerns. A new revision of a DaemonSet
     /// is that of its own sync.
+    ///
+    /// Upstream: `addHistory`, `updateHistory` and `deleteHistory`.
     pub(super) fn revision_changed(&self, change: &Change<'_, ControllerRevision>) {
         dependent_events(&self.daemon_sets, change, |event| {
             if !matches!(event, DependentEvent::Created(_)) {
@@ -86,6 +90,8 @@ impl Handlers {
     }
 
     /// Enqueues the DaemonSets that a change of a pod concerns, and counts their expectations down.
+    ///
+    /// Upstream: `addPod`, `updatePod` and `deletePod`. A terminating pod counts as deleted.
     pub(super) fn pod_changed(&self, change: &Change<'_, Pod>) {
         dependent_events(&self.daemon_sets, change, |event| {
             self.control.observe(change, &event);
@@ -103,6 +109,9 @@ impl Handlers {
 
     /// Enqueues a new node, and a node with other labels or taints. Heartbeats of kubelets change
     /// neither, so they cause no work. The pods of a deleted node enqueue their owners.
+    ///
+    /// Upstream: `addNode` and `updateNode`. Conditions of a node do not matter, since a problem of the node
+    /// becomes a taint.
     pub(super) fn node_changed(&self, change: &Change<'_, Node>) {
         let node = match change {
             Change::Added { object, .. } => object,
@@ -118,6 +127,7 @@ fn has_equal_placement(old: &Node, new: &Node) -> bool {
     old.meta.labels == new.meta.labels && old.spec.taints == new.spec.taints
 }
 
+/// Whether the pod was unready before and is ready now.
 fn becomes_ready(change: &Change<'_, Pod>) -> bool {
     matches!(change, Change::Updated { old, new } if !old.is_ready() && new.is_ready())
 }

@@ -20,6 +20,8 @@ use steersman_values::intern::Sym;
 use super::layout::target_node;
 
 /// The revisions of a DaemonSet, by their match with its template.
+///
+/// The templates of old ones are for `kubectl rollout undo`.
 pub(super) struct Matched {
     /// The current revision; `None` if it does not exist yet.
     pub(super) current: Option<Arc<ControllerRevision>>,
@@ -32,6 +34,8 @@ pub(super) struct Matched {
 impl Matched {
     /// Compares `revisions` with the template of `proposal`. Of several equal ones, the one with
     /// the highest number is current.
+    ///
+    /// The newest old one counts as current if the proposal restores it, as the differences above say.
     pub(super) fn new(
         mut revisions: Vec<Arc<ControllerRevision>>,
         proposal: &Proposal<'_>,
@@ -51,11 +55,16 @@ impl Matched {
     }
 
     /// The number of the current revision: one above all old ones.
+    ///
+    /// Thus a rollback gives the revision of the old template the highest number again. Upstream:
+    /// `maxRevision` plus 1.
     pub(super) fn number(&self) -> i64 {
         history::next_number(&self.old)
     }
 
     /// The pods of `pods` that have the label of a duplicate.
+    ///
+    /// Pods with the kept label are left alone, even if a duplicate shares that label.
     pub(super) fn of_duplicates<'a>(&self, pods: &'a [Arc<Pod>]) -> Vec<&'a Arc<Pod>> {
         let labels: HashSet<&Sym> = self.duplicates.iter().filter_map(|r| label(r)).collect();
         let kept = self.current.as_deref().and_then(label);
@@ -76,6 +85,9 @@ pub(super) fn label(revision: &ControllerRevision) -> Option<&Sym> {
 ///
 /// Revisions with pods count as well: of 12 old ones with a limit of 10, the two lowest without
 /// pods are deleted.
+///
+/// Upstream: `cleanupHistory`. Finished pods count too, and pods without a target node do not. A negative
+/// limit counts as 0.
 pub(super) fn superfluous<'a>(
     old: &'a [Arc<ControllerRevision>],
     pods: &[Arc<Pod>],

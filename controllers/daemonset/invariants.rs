@@ -1,4 +1,7 @@
 //! The invariant of rolling updates without surge.
+//!
+//! It reads only the limits of the spec, the number of nodes and the deleted pods. So an error in the choice
+//! of pods shows up here.
 
 use std::sync::Arc;
 
@@ -30,6 +33,8 @@ pub(super) fn keeps_available(
 }
 
 /// `maxUnavailable`, rounded up. `None` with surge, and for unreadable limits.
+///
+/// Other than the decision, it computes in whole hundredths, without floating point.
 fn max_unavailable(ds: &DaemonSet, nodes: usize) -> Option<i64> {
     let DaemonSetStrategy::RollingUpdate(Some(limits)) = &ds.spec.update_strategy else {
         return None;

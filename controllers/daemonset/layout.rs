@@ -15,6 +15,9 @@ use steersman_objects::{Node, Pod};
 use super::placement::{Placement, place};
 
 /// The nodes of the cluster, with the pods of one DaemonSet on them.
+///
+/// Both lists are sorted once per sync. The look-up of a node is a binary search, so a sync takes n log n
+/// steps.
 pub(super) struct Layout {
     /// Sorted by name.
     nodes: Vec<(Arc<Node>, Placement)>,
@@ -29,6 +32,8 @@ struct DaemonPod {
 }
 
 /// A node and the pods on it.
+///
+/// It borrows the layout, so that no step of a decision copies pods.
 pub(super) struct OnNode<'a> {
     /// Name of the node.
     pub(super) name: &'a Arc<str>,
@@ -77,6 +82,8 @@ impl Layout {
     }
 
     /// The nodes that pods name and that do not exist.
+    ///
+    /// Their pods either wait for the scheduler, or are left to podgc, which deletes pods of missing nodes.
     pub(super) fn missing_nodes(&self) -> impl Iterator<Item = OnNode<'_>> {
         let groups = self.pods.chunk_by(|a, b| a.node == b.node);
         let on_nodes = groups.map(|pods| OnNode {
@@ -88,17 +95,21 @@ impl Layout {
     }
 
     /// The number of nodes that should run a pod.
+    ///
+    /// Upstream counts it again in `updatedDesiredNodeCounts` and in `updateDaemonSetStatus`.
     pub(super) fn desired(&self) -> usize {
         let runs = |(_, placement): &&(_, Placement)| *placement == Placement::Run;
         self.nodes.iter().filter(runs).count()
     }
 
+    /// The pods on `node`, by two binary searches.
     fn on(&self, node: &str) -> &[DaemonPod] {
         let start = self.pods.partition_point(|pod| *pod.node < *node);
         let count = self.pods[start..].partition_point(|pod| *pod.node == *node);
         &self.pods[start..start + count]
     }
 
+    /// Whether the cache of nodes has `name`.
     fn has_node(&self, name: &str) -> bool {
         let order = |(node, _): &(Arc<Node>, Placement)| (*node.meta.name).cmp(name);
         self.nodes.binary_search_by(order).is_ok()
@@ -113,6 +124,8 @@ impl<'a> OnNode<'a> {
     }
 
     /// The pods that are not terminating.
+    ///
+    /// Without surge, a terminating pod still blocks its node.
     pub(super) fn remaining_pods(&self) -> impl Iterator<Item = &'a Arc<Pod>> {
         self.pods().filter(|pod| !pod.meta.is_terminating())
     }
@@ -130,6 +143,8 @@ pub(super) fn target_node(pod: &Pod) -> Option<Arc<str>> {
 }
 
 /// False for a finished pod that is terminating.
+///
+/// Upstream: the flag `includeDeletedTerminal` of `getNodesToDaemonPods`, which is false for decisions.
 pub(super) fn is_present(pod: &Pod) -> bool {
     !(pod.is_finished() && pod.meta.is_terminating())
 }

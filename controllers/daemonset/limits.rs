@@ -33,6 +33,9 @@ pub(super) struct Limits {
 }
 
 /// The limits for `desired` nodes that should run a pod.
+///
+/// Without desired nodes, both may be 0. A strategy without limits has no surge, and its `max_unavailable` is
+/// 1.
 pub(super) fn resolve(strategy: &DaemonSetStrategy, desired: usize) -> Result<Limits, LimitError> {
     let total = i32::try_from(desired).unwrap_or(i32::MAX);
     let max_unavailable = match strategy {
@@ -52,10 +55,15 @@ pub(super) fn resolve(strategy: &DaemonSetStrategy, desired: usize) -> Result<Li
 }
 
 /// Whether a node may have two pods during a rolling update. Upstream: `AllowsSurge`.
+///
+/// One node suffices for the answer, since any positive limit rounds up to at least 1. With an unreadable
+/// limit the answer is no.
 pub(super) fn allows_surge(strategy: &DaemonSetStrategy) -> bool {
     max_surge(strategy, 1).is_ok_and(|nodes| nodes > 0)
 }
 
+/// The surge for `total` nodes. An absent limit is 0, other than an absent `maxUnavailable`, which is an
+/// error.
 fn max_surge(strategy: &DaemonSetStrategy, total: i32) -> Result<usize, PercentError> {
     let surge: Option<&IntOrPercent> = match strategy {
         DaemonSetStrategy::RollingUpdate(Some(limits)) => limits.max_surge.as_ref(),
@@ -64,6 +72,7 @@ fn max_surge(strategy: &DaemonSetStrategy, total: i32) -> Result<usize, PercentE
     surge.map_or(Ok(0), |limit| limit.of(total, f64::ceil).map(count))
 }
 
+/// Negative limits, which API validation rejects, count as 0.
 fn count(number: i32) -> usize {
     usize::try_from(number).unwrap_or(0)
 }

@@ -26,6 +26,8 @@ use super::placement::Placement;
 use super::updated::Current;
 
 /// The result of [`decide`].
+///
+/// Nothing of it has happened yet: Events, back-offs and requests follow in the sync.
 #[derive(Default)]
 pub(super) struct Managed {
     /// Creations and deletions.
@@ -62,6 +64,8 @@ impl Finished {
 }
 
 /// The decision for all nodes of `layout`. `now` and `instant` are the same time.
+///
+/// The sync caps the changes afterwards, so a node late in the order may wait for a later sync.
 pub(super) fn decide(
     ds: &DaemonSet,
     layout: &Layout,
@@ -81,6 +85,7 @@ pub(super) fn decide(
     for node in layout.nodes() {
         match node.placement {
             Some(Placement::Run) if node.is_empty() => decision.create(&node),
+            // Also when all pods of the node are terminating and may not surge: `prune` then does nothing.
             Some(placement) if placement.keeps() => decision.prune(&node),
             _ => decision
                 .managed
@@ -108,15 +113,20 @@ struct Decision<'a> {
 }
 
 impl Decision<'_> {
+    /// Wants a pod on the node. At most one per node and sync.
     fn create(&mut self, node: &OnNode<'_>) {
         self.managed.changes.create.push(Arc::clone(node.name));
     }
 
+    /// Wants the pod gone.
     fn delete(&mut self, pod: &Arc<Pod>) {
         self.managed.changes.delete.push(Arc::clone(pod));
     }
 
     /// Deletes the finished and surplus pods of a node that keeps its pods.
+    ///
+    /// Upstream: the case `shouldContinueRunning` of `podsShouldBeOnNode`. The failed pods of a node share
+    /// one back-off, so only the first one is deleted at once.
     fn prune(&mut self, node: &OnNode<'_>) {
         let mut running = Vec::new();
         let mut is_waiting = false;
@@ -157,6 +167,7 @@ impl Decision<'_> {
         });
     }
 
+    /// Remembers the earliest end of a back-off, for the next sync.
     fn wait(&mut self, delay: Duration) {
         let earlier = self.managed.next_deletion.unwrap_or(delay);
         self.managed.next_deletion = Some(earlier.min(delay));
@@ -166,6 +177,8 @@ impl Decision<'_> {
     ///
     /// The oldest pod of the current revision stays, and so does the oldest other pod while it is
     /// ready. The other pod is deleted as soon as the current one is available.
+    ///
+    /// So one node has at most two pods: a current one and an old one.
     fn delete_surplus(&mut self, running: &[&Arc<Pod>]) {
         let mut new = None;
         let mut old = None;

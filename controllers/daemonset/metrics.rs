@@ -3,6 +3,8 @@
 use prometheus::{IntCounterVec, Opts, Registry};
 
 /// The metric families.
+///
+/// Upstream: `DaemonsetRequeueSkips`.
 #[derive(Debug, Clone)]
 pub(super) struct DaemonSetMetrics {
     /// Syncs skipped because a cache lacks writes of this process, by `group` and `resource` of the

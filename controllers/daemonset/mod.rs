@@ -93,7 +93,8 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 /// Its name, and the source of its Events.
 const NAME: &str = "daemonset-controller";
 
-/// Name of its client and its service account.
+/// Name of its client and its service account. Upstream's controller manager takes this name for the client,
+/// and the other one for Events.
 const IDENTITY: &str = "daemon-set-controller";
 
 const RULES: &[Rule] = &[
@@ -111,6 +112,7 @@ const RULES: &[Rule] = &[
     Rule::EVENTS,
 ];
 
+/// Assembles the controller: two syncers, one for DaemonSets and one for nodes, with a queue each.
 fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     let metrics = ctx
         .metrics(DaemonSetMetrics::register)
@@ -145,6 +147,7 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     keyed.remembers(Arc::clone(&failed_pods) as Arc<_>);
     let memory = Arc::clone(&failed_pods);
     let known = informers.daemon_sets.store();
+    // For the debug server: the back-offs that a DaemonSet has left.
     let recall = move |key: &str, now| {
         let ds = known.get(&ObjectKey::of_text(key));
         let reason = ds.and_then(|ds| memory.recall(&ds, Instant::now(), now));
@@ -194,6 +197,7 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     }))
 }
 
+/// Both queues with their syncers.
 struct DaemonSetController {
     /// Workers of each of the two queues.
     workers: usize,
@@ -205,6 +209,7 @@ struct DaemonSetController {
 
 impl Controller for DaemonSetController {
     fn run(self: Box<Self>, stop: CancellationToken) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        // Both end with `stop`. Upstream also gives each queue the same number of workers.
         let Self {
             workers,
             queue,

@@ -19,6 +19,8 @@ use steersman_runtime::workqueue::WorkQueue;
 use super::placement::{Placement, place};
 
 /// Enqueues the DaemonSets of changed nodes.
+///
+/// Its queue has keys of nodes, and several changes of one node become one evaluation.
 pub(super) struct NodeSyncer {
     pub(super) nodes: Store<Node>,
     pub(super) daemon_sets: Store<DaemonSet>,
@@ -32,9 +34,12 @@ impl Syncer for NodeSyncer {
 
     async fn sync(&self, key: &ObjectKey) -> Result<Requeue, Infallible> {
         let Some(node) = self.nodes.get(key) else {
+            // Pods that were bound to it enqueue their owners when podgc deletes them.
             tracing::debug!("Node not found, skipping update");
             return Ok(Requeue::Never);
         };
+        // Pods that wait for the scheduler are not among them, as upstream. If their node no longer fits, the
+        // next event of their owner tells.
         let pods = self.pods.bound_to(&node.meta.name);
         let owners: HashSet<(&str, &str)> =
             pods.iter().filter_map(|pod| owner(&pod.meta)).collect();

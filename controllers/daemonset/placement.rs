@@ -10,6 +10,9 @@ use steersman_objects::{Node, Taint};
 use super::tolerations;
 
 /// The answer for one node.
+///
+/// Upstream returns two booleans, `shouldRun` and `shouldContinueRunning`. The fourth combination does not
+/// occur.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Placement {
     /// The node should have a pod.
@@ -42,6 +45,8 @@ pub(super) enum Obstacle<'a> {
 ///
 /// A taint `NoSchedule` that the pod does not tolerate keeps an existing pod, and a taint
 /// `NoExecute` removes it.
+///
+/// Upstream: the second boolean of `NodeShouldRunDaemonPod` tells whether an existing pod stays.
 pub(super) fn place(constraints: &Constraints, node: &Node, comparisons: Comparisons) -> Placement {
     match obstacle(constraints, node, comparisons) {
         None => Placement::Run,
@@ -51,6 +56,9 @@ pub(super) fn place(constraints: &Constraints, node: &Node, comparisons: Compari
 }
 
 /// The reason why pods with these constraints do not run on `node`.
+///
+/// The order decides about the answer: the name, then the labels, then taints. Of taints, `NoExecute` comes
+/// first, because it also removes pods.
 pub(super) fn obstacle<'a>(
     constraints: &Constraints,
     node: &'a Node,

@@ -21,9 +21,13 @@ use super::tolerations;
 use super::updated::{Current, TEMPLATE_GENERATION_LABEL};
 
 /// The members of a JSON object, as text.
+///
+/// Values stay raw text, so numbers and unknown fields are sent as they were served.
 type Members = BTreeMap<String, Box<RawValue>>;
 
 /// The bodies of new pods of one DaemonSet. They differ only by their node.
+///
+/// The template is split once per sync. Each creation joins the parts again, instead of parsing the template.
 pub(super) struct Bodies {
     /// All members of the pod except `spec`.
     pod: Members,
@@ -37,6 +41,8 @@ pub(super) struct Bodies {
 
 impl Bodies {
     /// The bodies of pods with the template of `ds`, which is the revision `current`.
+    ///
+    /// Fails only for a template that API validation would reject.
     pub(super) fn new(ds: &DaemonSet, current: &Current) -> Result<Self, TemplateError> {
         let labels = ds.spec.template.labels();
         let template = from_template::<DaemonSet>(&ds.meta, labels, &ds.document)?;
@@ -45,6 +51,8 @@ impl Bodies {
             .map_err(TemplateError::Malformed)
     }
 
+    /// The split template. The labels and tolerations are changed before the split, as they do not depend on
+    /// the node.
     fn changed(
         template: &RawValue,
         current: &Current,
@@ -77,6 +85,9 @@ impl Bodies {
     }
 
     /// The body of the pod for `node`.
+    ///
+    /// The field selector of the affinity names the node by its name, since the label
+    /// `kubernetes.io/hostname` may differ.
     pub(super) fn on(&self, node: &str) -> Box<RawValue> {
         let term = json!({
             "matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}],
@@ -110,6 +121,7 @@ fn with(object: &Members, name: &str, value: &RawValue) -> Box<RawValue> {
     raw(&all)
 }
 
+/// Joins members that are JSON already, so it cannot fail.
 fn raw(value: &impl serde::Serialize) -> Box<RawValue> {
     to_raw_value(value).expect("raw JSON under string keys is JSON")
 }

@@ -84,6 +84,8 @@ impl Revisions {
     }
 
     /// Deletes `revisions` one by one. The first failure ends it.
+    ///
+    /// A revision that is gone already is no failure.
     pub(super) async fn delete(
         &self,
         revisions: Vec<&Arc<ControllerRevision>>,
@@ -103,6 +105,8 @@ impl Revisions {
     }
 
     /// The cached revisions of `owner`, after adoption and release.
+    ///
+    /// Upstream: `controlledHistories`.
     async fn claimed(
         &self,
         owner: Owner<'_, DaemonSet>,
@@ -122,6 +126,8 @@ impl Revisions {
     }
 
     /// Gives each revision without a label its own name as label, as upstream does.
+    ///
+    /// Such revisions are from before the label existed. The name needs no hash, so no collision is possible.
     async fn labelled(
         &self,
         key: &ObjectKey,
@@ -140,6 +146,9 @@ impl Revisions {
     }
 
     /// Deletes the duplicates of `current`, after their pods got its label. True if pods got it.
+    ///
+    /// Upstream: `dedupCurHistories`. Pods come first: a pod with the label of a deleted revision would look
+    /// old.
     async fn merge(
         &self,
         owner: Owner<'_, DaemonSet>,
@@ -168,6 +177,8 @@ impl Revisions {
 
     /// Creates the revision `proposal`. If a different revision has its name, increases the
     /// collision count and returns the error, so that the next sync uses another name.
+    ///
+    /// Upstream: `snapshot`. An equal revision of that name is the result of an earlier attempt, and is used.
     async fn create(
         &self,
         owner: Owner<'_, DaemonSet>,
@@ -197,6 +208,8 @@ impl Revisions {
     }
 
     /// Increases `status.collisionCount`, unless the cached count is stale.
+    ///
+    /// Upstream compares the counts in `snapshot` too. A stale count would be raised twice for one collision.
     async fn count_collision(&self, key: &ObjectKey, ds: &DaemonSet) -> Result<(), HistoryError> {
         let answer = self.client.get(Target::of::<DaemonSet>(&ds.meta)).await;
         let answer = answer.map_err(HistoryError::Request)?;
@@ -230,6 +243,7 @@ impl Revisions {
         Ok(())
     }
 
+    /// Records a written revision, so that the next sync waits for the cache to show it.
     fn record(&self, key: &ObjectKey, revision: &ControllerRevision) {
         self.cache.wrote_at(key, revision.meta.resource_version);
     }

@@ -23,6 +23,8 @@ use super::placement::Placement;
 use super::updated::Current;
 
 /// The next step of the rolling update of `ds`.
+///
+/// The caller runs it only if [`super::manage`] has no work. So missing pods are made before old ones go.
 pub(super) fn decide(
     ds: &DaemonSet,
     layout: &Layout,
@@ -58,7 +60,8 @@ enum Pods<'a> {
 }
 
 impl<'a> Pods<'a> {
-    /// Upstream: `findUpdatedPodsOnNode`.
+    /// Upstream: `findUpdatedPodsOnNode`. Sorts the pods of `node` by their template. Terminating ones do not
+    /// count, so their node lacks a pod.
     fn on(node: &OnNode<'a>, current: &Current) -> Self {
         let mut new = None;
         let mut old = None;
@@ -77,6 +80,9 @@ impl<'a> Pods<'a> {
 }
 
 /// Deletes old pods, so that at most `max_unavailable` nodes lack an available pod.
+///
+/// Upstream: the first half of `rollingUpdate`. Old pods that are not available go first and count against
+/// the limit, so they may use it up.
 fn replace<'a>(
     nodes: impl Iterator<Item = (OnNode<'a>, Pods<'a>)>,
     max_unavailable: usize,
@@ -116,6 +122,8 @@ fn replace<'a>(
 
 /// Creates new pods beside available old ones, on at most `max_surge` nodes, and deletes old pods
 /// beside available new ones.
+///
+/// Upstream: the second half of `rollingUpdate`. `desired` is the number of nodes that should run a pod.
 fn surge<'a>(
     nodes: impl Iterator<Item = (OnNode<'a>, Pods<'a>)>,
     max_surge: usize,
@@ -132,6 +140,7 @@ fn surge<'a>(
             surging += 1;
             continue;
         };
+        // The old pod counts first, as it serves until the new one is available.
         let serving = old.or(new);
         if serving.is_some_and(|pod| is_available(pod)) {
             available += 1;

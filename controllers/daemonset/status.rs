@@ -11,6 +11,8 @@ use super::placement::Placement;
 use super::updated::Current;
 
 /// The counters of a status, in nodes.
+///
+/// `numberUnavailable` is no counter of its own, but the difference of two.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Counters {
     pub(super) desired: i32,
@@ -22,6 +24,9 @@ pub(super) struct Counters {
 }
 
 /// Counts the nodes of `layout`. On a node with several pods, the first one counts.
+///
+/// Upstream: `updateDaemonSetStatus`. The first one is a bound one if there is any, and the oldest of these.
+/// Terminating pods count too, until they have finished.
 pub(super) fn count(
     ds: &DaemonSet,
     layout: &Layout,
@@ -60,6 +65,9 @@ impl Counters {
     }
 
     /// Whether `status` lacks these counters, or observed an older generation than `observed`.
+    ///
+    /// Upstream's `storeDaemonSetStatus` compares the generation even if it may not write it, and then sends
+    /// an equal status.
     pub(super) fn differ_from(self, status: &DaemonSetStatus, observed: Option<i64>) -> bool {
         Self::of(status) != self
             || status.number_unavailable != self.unavailable()
@@ -67,6 +75,8 @@ impl Counters {
     }
 
     /// `status` with these counters, and with `observed` as its generation if that is set.
+    ///
+    /// Conditions and the collision count stay as they are.
     pub(super) fn onto(self, status: &DaemonSetStatus, observed: Option<i64>) -> DaemonSetStatus {
         DaemonSetStatus {
             current_number_scheduled: self.scheduled,
@@ -81,6 +91,7 @@ impl Counters {
         }
     }
 
+    /// Nodes that should run an available pod and lack it.
     fn unavailable(self) -> i32 {
         self.desired - self.available
     }

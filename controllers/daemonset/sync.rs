@@ -43,6 +43,8 @@ use super::status::{self, Counters};
 use super::updated::Current;
 
 /// Syncs DaemonSets.
+///
+/// It has no state of its own besides the back-offs, so all workers share it.
 pub(super) struct DaemonSetSyncer {
     pub(super) daemon_sets: Store<DaemonSet>,
     pub(super) nodes: Store<Node>,
@@ -61,6 +63,8 @@ pub(super) struct DaemonSetSyncer {
 }
 
 /// The result of the writes about pods and old revisions.
+///
+/// The default is that of unmet expectations: nothing was done, and the status keeps its generation.
 #[derive(Default)]
 struct Updated {
     /// Whether the sync acted on the spec. False while expectations are unmet.
@@ -135,6 +139,7 @@ impl ObjectSyncer for DaemonSetSyncer {
 }
 
 impl DaemonSetSyncer {
+    /// The cached pods of `owner`, after adoption and release. Upstream: `getDaemonPods`.
     async fn claimed_pods(&self, owner: Owner<'_, DaemonSet>) -> Result<Vec<Arc<Pod>>, SyncError> {
         let candidates = self.control.candidates(owner);
         let claimed = self.control.claim(owner, candidates).await;
@@ -146,6 +151,8 @@ impl DaemonSetSyncer {
 
     /// Creates and deletes pods, and deletes superfluous revisions. `None` if the caches are stale;
     /// the missing event enqueues the key.
+    ///
+    /// Upstream: `updateDaemonSet`. Failures of `apply` leave the old revisions for a later sync.
     async fn update(
         &self,
         owner: Owner<'_, DaemonSet>,
@@ -187,6 +194,8 @@ impl DaemonSetSyncer {
 
     /// True if the caches are recent enough to create or delete objects. If not, the key returns
     /// with the missing event.
+    ///
+    /// The cheapest check comes first.
     async fn is_current(
         &self,
         owner: Owner<'_, DaemonSet>,
@@ -214,6 +223,8 @@ impl DaemonSetSyncer {
 
     /// True if the cache has the nodes of the `deleted` pods as the API server has them. A new
     /// leader with an old cache of nodes would delete the pods of a node that fits again.
+    ///
+    /// Creations need no such check: a surplus pod is deleted by a later sync, while a deleted one is lost.
     async fn has_current_nodes(
         &self,
         key: &ObjectKey,
@@ -236,6 +247,9 @@ impl DaemonSetSyncer {
     }
 
     /// Sends the Events about finished pods, and creates and deletes pods.
+    ///
+    /// Upstream: `syncNodes`. Events and back-offs come first, as upstream's do, even if the deletion then
+    /// fails.
     async fn apply(
         &self,
         owner: Owner<'_, DaemonSet>,
@@ -269,6 +283,8 @@ impl DaemonSetSyncer {
 
     /// Writes the status, and returns the time of the next sync. The status is written even if the
     /// writes about pods failed, and their error is returned afterwards.
+    ///
+    /// Upstream: the end of `syncDaemonSet`, and of `updateDaemonSetStatus`.
     async fn report(
         &self,
         owner: Owner<'_, DaemonSet>,
@@ -301,6 +317,7 @@ impl DaemonSetSyncer {
             }
             None => {}
         }
+        // A last resort, as upstream: the handler of pods has added a delayed key already.
         let seconds = u64::try_from(ds.spec.min_ready_seconds).unwrap_or(0);
         let becomes_available = (seconds > 0 && counters.ready != counters.available)
             .then(|| Duration::from_secs(seconds));
@@ -312,6 +329,8 @@ impl DaemonSetSyncer {
 
     /// Writes `counters` if they differ from the status. After a failure, writes them to the live
     /// object, so that its other fields keep their live values.
+    ///
+    /// Upstream: `storeDaemonSetStatus`, which repeats once as well.
     async fn write_status(
         &self,
         key: &ObjectKey,
@@ -352,6 +371,7 @@ impl DaemonSetSyncer {
         Ok(live)
     }
 
+    /// Sends an Event about `ds`.
     fn event(&self, ds: &DaemonSet, (kind, reason, message): (EventType, &'static str, String)) {
         let about = ObjectReference::of(ds);
         self.recorder.event(about, kind, reason, message);

@@ -6,6 +6,8 @@
 use serde_json::{Value, json};
 
 /// Key and effect of the taints that all pods tolerate. The operator is `Exists`.
+///
+/// The first two have no end, so the controller of tainted nodes never evicts daemon pods for them.
 const ALWAYS: [(&str, &str); 6] = [
     ("node.kubernetes.io/not-ready", "NoExecute"),
     ("node.kubernetes.io/unreachable", "NoExecute"),
@@ -19,12 +21,16 @@ const ALWAYS: [(&str, &str); 6] = [
 const HOST_NETWORK: (&str, &str) = ("node.kubernetes.io/network-unavailable", "NoSchedule");
 
 /// Key and effect of the added tolerations, in upstream's order.
+///
+/// The order matters, because it is that of the list in the pod.
 fn added(host_network: bool) -> impl Iterator<Item = (&'static str, &'static str)> {
     let of_host_network = host_network.then_some(HOST_NETWORK);
     ALWAYS.into_iter().chain(of_host_network)
 }
 
 /// Whether an added toleration tolerates a taint with this key and effect.
+///
+/// The evaluation of nodes uses it, so that no merged list is built for each node.
 pub(super) fn tolerates(host_network: bool, key: &str, effect: &str) -> bool {
     added(host_network).any(|toleration| toleration == (key, effect))
 }

@@ -1,6 +1,8 @@
 //! Whether a pod has the current template of its DaemonSet.
 //!
 //! Upstream: `IsPodUpdated` in `util/daemonset_util.go`.
+//!
+//! A pod is never compared with the template itself: defaults and admission change pods.
 
 use steersman_helpers::history::REVISION_LABEL;
 use steersman_objects::{DaemonSet, Pod};
@@ -10,6 +12,8 @@ use steersman_objects::{DaemonSet, Pod};
 pub(super) const TEMPLATE_GENERATION_LABEL: &str = "pod-template-generation";
 
 /// The current revision of a DaemonSet, as the labels of its pods name it.
+///
+/// Both labels are kept as text, as pods have them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Current {
     /// The label [`REVISION_LABEL`] of the current revision; empty if it has none.
@@ -19,6 +23,7 @@ pub(super) struct Current {
 }
 
 impl Current {
+    /// A malformed annotation is like none, as upstream.
     pub(super) fn new(ds: &DaemonSet, hash: String) -> Self {
         Self {
             hash,
@@ -27,12 +32,16 @@ impl Current {
     }
 
     /// Whether the revision label of `pod` is that of the current revision.
+    ///
+    /// A pod without the label has an empty one, as in Go.
     pub(super) fn has_hash(&self, pod: &Pod) -> bool {
         let label = pod.meta.labels.get(REVISION_LABEL);
         label.map_or("", |label| label) == self.hash
     }
 
     /// Whether `pod` has the current template, by one of its two labels.
+    ///
+    /// Either label suffices. Pods of an old cluster have the generation alone.
     pub(super) fn is_updated(&self, pod: &Pod) -> bool {
         let label = pod.meta.labels.get(TEMPLATE_GENERATION_LABEL);
         let generation = self.generation.as_deref();

@@ -14,12 +14,19 @@ use jiff::Timestamp;
 use steersman_objects::Pod;
 
 /// Time from an accepted eviction to the deletion of the pod.
+///
+/// Upstream: `DeletionTimeout`. The API server writes the time of the eviction, so its clock and the clock
+/// here should roughly agree.
 const DELETION_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The entries of `status.disruptedPods` by name of the pod, with the time of the eviction.
+///
+/// The names suffice, since all pods of a budget are in its namespace.
 pub(super) type Evictions = BTreeMap<String, Timestamp>;
 
 /// The review of `status.disruptedPods`.
+///
+/// Entries of pods that terminate go as well: their deletion is visible now, and they are no longer healthy.
 #[derive(Debug, Default)]
 pub(super) struct Review {
     /// Entries that stay: their pods are not terminating yet.
@@ -31,6 +38,9 @@ pub(super) struct Review {
 }
 
 /// Reviews the entries `known` of a budget that selects `pods`. Entries of other pods go.
+///
+/// Upstream: `buildDisruptedPodMap`, which records the Events for overdue pods itself. An entry of a pod that
+/// left the budget goes at once.
 pub(super) fn review(known: &Evictions, pods: &[Arc<Pod>], now: Timestamp) -> Review {
     let mut review = Review::default();
     if known.is_empty() {
@@ -40,6 +50,8 @@ pub(super) fn review(known: &Evictions, pods: &[Arc<Pod>], now: Timestamp) -> Re
         let Some((name, &at)) = known.get_key_value(&*pod.meta.name) else {
             continue;
         };
+        // At the deadline itself the entry stays, while `healthy` already counts the pod again. Upstream has
+        // both limits.
         let limit = deadline(at);
         if limit < now {
             review.overdue.push(Arc::clone(pod));
@@ -53,6 +65,9 @@ pub(super) fn review(known: &Evictions, pods: &[Arc<Pod>], now: Timestamp) -> Re
 
 /// The number of healthy pods. They are ready, and no eviction or deletion is under way. The phase
 /// does not matter.
+///
+/// Upstream: `countHealthyPods`. A pod counts as soon as it is ready, since budgets know no
+/// `minReadySeconds`.
 pub(super) fn healthy(pods: &[Arc<Pod>], pending: &Evictions, now: Timestamp) -> i32 {
     let is_evicted = |pod: &Pod| {
         let at = pending.get(&*pod.meta.name);
@@ -64,6 +79,7 @@ pub(super) fn healthy(pods: &[Arc<Pod>], pending: &Evictions, now: Timestamp) ->
     i32::try_from(healthy.count()).unwrap_or(i32::MAX)
 }
 
+/// The time at which an entry from `at` is overdue.
 fn deadline(at: Timestamp) -> Timestamp {
     at.checked_add(DELETION_TIMEOUT).unwrap_or(Timestamp::MAX)
 }

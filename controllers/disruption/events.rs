@@ -1,6 +1,8 @@
 //! The Events of the controller. Reasons and messages are upstream's.
 //!
 //! Most Events about a budget repeat with every sync; the recorder combines and limits them.
+//!
+//! Texts are exact, because alerts may search for them, even where upstream's wording is odd.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -10,6 +12,8 @@ use steersman_objects::{ObjectReference, Pod, PodDisruptionBudget};
 use steersman_runtime::events::{EventRecorder, EventType};
 
 /// An Event about a budget.
+///
+/// It is recorded before the status is written, so a failed write does not hide it.
 #[derive(Clone, Copy)]
 pub(super) enum AboutBudget<'a> {
     /// The selector is malformed.
@@ -24,6 +28,9 @@ pub(super) enum AboutBudget<'a> {
 
 impl AboutBudget<'_> {
     /// Records the Event about `budget`.
+    ///
+    /// Upstream: `trySync`. Two Events share the reason `NoPods`: no pods match, or the selector is
+    /// malformed.
     pub(super) fn record(self, recorder: &EventRecorder, budget: &PodDisruptionBudget) {
         use EventType::{Normal, Warning};
         let (kind, reason, message) = match self {
@@ -35,6 +42,8 @@ impl AboutBudget<'_> {
                 format!("Failed to calculate the number of expected pods: {error}"),
             ),
             Self::UnmanagedPods => {
+                // Only this rare Event needs the served form of the selector, so it is read from the
+                // document.
                 let selector = go_text(&budget.document.to_object()["spec"]["selector"]);
                 let message = format!(
                     "Pods selected by this PodDisruptionBudget (selector: {selector}) were found to be \
@@ -50,6 +59,8 @@ impl AboutBudget<'_> {
 }
 
 /// Records that several budgets select `pod`. `first` is one of them.
+///
+/// Upstream: `getPdbForPod`. The API server refuses to evict such a pod.
 pub(super) fn several_budgets(recorder: &EventRecorder, pod: &Pod, first: &PodDisruptionBudget) {
     // The two blanks are upstream's.
     let message = format!(
@@ -81,10 +92,14 @@ pub(super) fn not_deleted(recorder: &EventRecorder, pod: &Pod, budget: &PodDisru
 }
 
 /// A `LabelSelector` as Go prints its pointer, with labels sorted by key.
+///
+/// Upstream formats the selector with `%v`, which calls its generated `String` method. A nil pointer is
+/// `nil`.
 fn go_text(selector: &Value) -> String {
     if selector.is_null() {
         return "nil".to_owned();
     }
+    // Values of other types are rejected by the API server, so an empty text stands for them.
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let labels = selector["matchLabels"].as_object().into_iter().flatten();
     let labels: BTreeMap<&String, &Value> = labels.collect();

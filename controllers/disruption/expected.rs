@@ -4,10 +4,15 @@
 //! pods, so 3 must stay healthy; `minAvailable: 50%` keeps 3 healthy as well.
 //!
 //! Upstream: `getExpectedPodCount`.
+//!
+//! The form of the limit decides about the basis: only a plain number in `minAvailable` needs no controllers
+//! of pods.
 
 use steersman_objects::{IntOrPercent, PercentError, PodDisruptionBudgetSpec};
 
 /// The source of the number of expected pods.
+///
+/// Sizes count pods that do not exist yet, so a rollout or a lost node does not lower the limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Basis {
     /// The sizes of the controllers of the selected pods.
@@ -19,6 +24,8 @@ pub(super) enum Basis {
 }
 
 /// The basis on which `spec` counts. `maxUnavailable` wins if both limits are set.
+///
+/// API validation rejects a budget with both limits.
 pub(super) fn basis(spec: &PodDisruptionBudgetSpec) -> Basis {
     match (&spec.max_unavailable, &spec.min_available) {
         (Some(_), _) | (None, Some(IntOrPercent::Percent(_))) => Basis::Scales,
@@ -28,11 +35,15 @@ pub(super) fn basis(spec: &PodDisruptionBudgetSpec) -> Basis {
 }
 
 /// The number of pods that must stay healthy, of `expected` ones.
+///
+/// An absolute `minAvailable` may exceed `expected`; then no eviction is allowed. With `maxUnavailable` the
+/// result is never negative.
 pub(super) fn desired_healthy(
     spec: &PodDisruptionBudgetSpec,
     expected: i32,
 ) -> Result<i32, PercentError> {
     match (&spec.max_unavailable, &spec.min_available) {
+        // A negative difference means that all pods may be unavailable.
         (Some(most), _) => Ok(expected
             .saturating_sub(most.of(expected, f64::ceil)?)
             .max(0)),

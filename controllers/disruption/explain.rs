@@ -1,4 +1,7 @@
 //! Why a PodDisruptionBudget refuses evictions: the arithmetic of its status.
+//!
+//! It computes the numbers anew from the pods, with the functions of the sync. Only the sizes of workloads
+//! come from the status.
 
 use std::sync::Arc;
 
@@ -11,6 +14,9 @@ use super::expected::{self, Basis};
 use super::{NAME, status::Numbers};
 
 /// Adds the reasons about `doc`, and the answers about its pods that are not healthy.
+///
+/// The order is: overlapping budgets, an unobserved change, pods that are not counted, a failed sync, and
+/// last the refusal.
 pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
     let Some(budget) = doc.view::<PodDisruptionBudget>() else {
         return;
@@ -27,6 +33,7 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
     };
     let docs: Vec<&Doc> = all
         .iter()
+        // The selector was parsed with the budget, so this costs one match for each pod of the namespace.
         .filter(|doc| {
             doc.view::<Pod>()
                 .is_some_and(|pod| selector.matches(&pod.meta.labels))
@@ -43,6 +50,7 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
     };
     let numbers = Numbers {
         expected,
+        // A malformed limit fails the sync, and its condition explains it. The old number then stays.
         desired_healthy: expected::desired_healthy(&budget.spec, expected)
             .unwrap_or(budget.status.desired_healthy),
         healthy: disrupted::healthy(&pods, &review.pending, world.now),
@@ -54,6 +62,7 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
     if let Some(reason) = keys::not_observed(world, doc, NAME) {
         answer.add(reason);
     }
+    // Any controller counts here, even one of an unknown kind. The sync finds its size by its scale.
     let is_unmanaged = |doc: &&&Doc| {
         let owners = doc.items("/metadata/ownerReferences").iter();
         !owners.into_iter().any(|owner| owner["controller"] == true)
@@ -83,6 +92,7 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
         desired_healthy,
         healthy,
     } = numbers;
+    // The cases go from the budget to its pods: no pods, no size, a limit without slack, unhealthy pods.
     let message = if pods.is_empty() {
         "the selector matches no pods, so the budget expects none".to_owned()
     } else if expected == 0 {
@@ -109,11 +119,13 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
                 .and_then(|condition| condition.time("/lastTransitionTime")),
         );
     answer.add(reason);
+    // A pending eviction holds its place until the pod is deleted or the entry is overdue.
     if !review.pending.is_empty() {
         let names: Vec<&str> = review.pending.keys().map(String::as_str).collect();
         let message = format!("evictions of {} are under way", names.join(", "));
         answer.add(Reason::new(Code::SyncQueued, NAME, message).next(review.recheck));
     }
+    // Healthy again, these pods would give the budget slack, so their reasons follow.
     if healthy < expected {
         let docs: Vec<Doc> = docs.into_iter().cloned().collect();
         for about in pod::unavailable(world, &docs, 0) {

@@ -23,6 +23,8 @@ use super::expected::{Basis, basis};
 use super::stale::stale_after;
 
 /// The objects that the handlers act on.
+///
+/// They hold only handles of shared caches and queues.
 pub(super) struct Handlers {
     pub(super) budgets: Store<PodDisruptionBudget>,
     pub(super) pods: Store<Pod>,
@@ -34,6 +36,8 @@ pub(super) struct Handlers {
 }
 
 /// Registers the handlers of budgets, pods and workloads.
+///
+/// Workloads serve only as sizes here; their other changes are of no interest.
 pub(super) fn register(informers: &InformerFactory, handlers: Handlers) {
     let handlers = Arc::new(handlers);
     let queue = handlers.queue.clone();
@@ -50,6 +54,8 @@ pub(super) fn register(informers: &InformerFactory, handlers: Handlers) {
     follow_size::<StatefulSet>(informers, &handlers, |set| set.spec.replicas);
 }
 
+/// Enqueues the budgets of a namespace whenever the size of a `T` in it changes. New workloads have no pods
+/// yet, and pods of a deleted one change themselves.
 fn follow_size<T: Object>(
     informers: &InformerFactory,
     handlers: &Arc<Handlers>,
@@ -66,6 +72,8 @@ fn follow_size<T: Object>(
 }
 
 impl Handlers {
+    /// Upstream: `addPod`, `updatePod` and `deletePod`, with `getPdbForPod`. Every change counts, since
+    /// readiness, deletion and labels all matter.
     fn pod_changed(&self, change: &Change<'_, Pod>) {
         let pod = change.object();
         let namespace = &pod.meta.namespace;
@@ -74,11 +82,13 @@ impl Handlers {
             events::several_budgets(&self.recorder, pod, first);
         }
         self.enqueue(&budgets);
+        // The old budgets would count the pod until their next event otherwise.
         if let Change::Updated { old, .. } = change
             && old.meta.labels != pod.meta.labels
         {
             self.enqueue(&self.budgets_of(namespace, &old.meta.labels));
         }
+        // A deleted pod keeps its last state, and a condition in it no longer matters.
         let is_deleted = matches!(change, Change::Deleted { .. });
         if let Some(wait) = stale_after(pod, self.clock.now()).filter(|_| !is_deleted) {
             self.stale.add_after(pod.key(), wait);
@@ -98,6 +108,7 @@ impl Handlers {
         self.enqueue(&budgets);
     }
 
+    /// The queue merges equal keys, so a burst of changes of pods leads to one sync per budget.
     fn enqueue(&self, budgets: &[Arc<PodDisruptionBudget>]) {
         budgets
             .iter()
@@ -105,6 +116,8 @@ impl Handlers {
     }
 
     /// The budgets that select a pod with `labels`, by name.
+    ///
+    /// They are sorted, so that the Event about several budgets names the same one each time.
     fn budgets_of(&self, namespace: &str, labels: &Labels) -> Vec<Arc<PodDisruptionBudget>> {
         let mut budgets = self.budgets.in_namespace(namespace);
         budgets.retain(|budget| selects(budget, labels));
@@ -114,6 +127,8 @@ impl Handlers {
 }
 
 /// True if `budget` selects pods with `labels`. A malformed selector matches no pod.
+///
+/// An empty selector matches all pods, and a missing one matches none.
 fn selects(budget: &PodDisruptionBudget, labels: &Labels) -> bool {
     let selector = budget.spec.selector.as_ref();
     selector.is_ok_and(|selector| selector.matches(labels))

@@ -23,10 +23,13 @@ use steersman_runtime::informer::Store;
 use steersman_values::intern::Sym;
 use steersman_values::resource::ResourceType;
 
-/// Groups of Deployments and ReplicaSets.
+/// Groups of Deployments and ReplicaSets. Old references may still have `extensions`, which is no longer
+/// served.
 const APPS: &[&str] = &["apps", "extensions"];
 
 /// The size of a workload is unknown. The texts are in Events and conditions.
+///
+/// Upstream has the same texts for missing controllers and for kinds without a scale.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ScaleError {
     /// The kind of a controller reference is not served.
@@ -48,6 +51,9 @@ pub(super) enum ScaleError {
 
 impl ScaleError {
     /// True if the same sync may succeed later without a change of the cluster.
+    ///
+    /// The other errors end with a change of a workload, a pod or a definition, and a retry without one is in
+    /// vain.
     pub(super) fn is_failed_request(&self) -> bool {
         match self {
             Self::Request(_) | Self::Scale(scale::ScaleError::Request(_)) => true,
@@ -58,6 +64,8 @@ impl ScaleError {
 }
 
 /// The workloads that control the pods of a budget.
+///
+/// Upstream: `getExpectedScale`, which returns the names of unmanaged pods instead of a flag.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Counted {
     /// Sum of their sizes, each workload once.
@@ -69,6 +77,8 @@ pub(super) struct Counted {
 }
 
 /// A workload with its size.
+///
+/// The UID keeps several ReplicaSets of one Deployment from being counted several times.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Scale {
     uid: Uid,
@@ -76,6 +86,9 @@ struct Scale {
 }
 
 /// Finds the sizes of workloads.
+///
+/// The caches are shared with the controllers of these kinds. Other kinds cost a request per sync and
+/// workload.
 pub(super) struct Scales {
     replication_controllers: Store<ReplicationController>,
     replica_sets: Store<ReplicaSet>,
@@ -86,6 +99,7 @@ pub(super) struct Scales {
 }
 
 impl Scales {
+    /// Finds workloads in the caches of `ctx`, and others by `client`.
     pub(super) fn new(ctx: &ControllerContext, client: ApiClient) -> Self {
         Self {
             replication_controllers: ctx.informers.shared().store(),
@@ -99,10 +113,14 @@ impl Scales {
 
     /// The workloads that control `pods`, with one request at most for each. One pod with an
     /// unknown workload makes the whole count fail.
+    ///
+    /// Upstream: `getExpectedScale` with its five finders. A pod without a controller is left out and
+    /// reported.
     pub(super) async fn count(&self, pods: &[Arc<Pod>]) -> Result<Counted, ScaleError> {
         let mut counted = Counted::default();
         let mut scales: HashMap<Uid, i32> = HashMap::new();
         let mut known: HashSet<Uid> = HashSet::new();
+        // Pods of one workload are frequent, so its reference is resolved once.
         for pod in pods {
             let Some(owner) = pod.meta.controller() else {
                 counted.has_unmanaged = true;
@@ -121,6 +139,7 @@ impl Scales {
                 }
             };
             let found = found.ok_or_else(|| ScaleError::NoController(pod.meta.name.clone()))?;
+            // Several ReplicaSets of a Deployment have the same key here.
             scales.insert(found.uid, found.replicas);
         }
         counted.expected = scales.values().copied().fold(0, i32::saturating_add);
@@ -128,6 +147,8 @@ impl Scales {
     }
 
     /// The size of the workload `owner`, by the caches.
+    ///
+    /// `None` leads to a request: the kind has no cache, or the cache has no such object.
     fn cached(&self, owner: &OwnerReference, namespace: &Sym) -> Result<Option<Scale>, ScaleError> {
         let (group, _) = split_api_version(&owner.api_version)?;
         match (&*owner.kind, group) {
@@ -150,11 +171,16 @@ impl Scales {
     }
 
     /// The size of the Deployment of a ReplicaSet, or of a ReplicaSet without one.
+    ///
+    /// Upstream: `getPodDeployment` and `getPodReplicaSet`. During a rollout only the Deployment knows the
+    /// wanted size. `None` if the cache lacks it.
     fn of_replica_set(&self, rs: &ReplicaSet) -> Result<Option<Scale>, ScaleError> {
         let Some(owner) = rs.meta.controller() else {
             return Ok(Some(scale(rs, rs.spec.replicas)));
         };
         let (group, _) = split_api_version(&owner.api_version)?;
+        // Another controller may own ReplicaSets, for example a Rollout. Then the ReplicaSet's own size
+        // counts.
         if *owner.kind != *"Deployment" {
             return Ok(Some(scale(rs, rs.spec.replicas)));
         }
@@ -167,6 +193,8 @@ impl Scales {
 
     /// The size of the workload `owner`, by its subresource `scale`. `None` if the workload does
     /// not exist, or if another object has its name.
+    ///
+    /// Upstream: `getScaleController`. The discovery is cached, while the scale is read each time.
     async fn served(
         &self,
         owner: &OwnerReference,
@@ -191,6 +219,7 @@ impl Scales {
             }
             Err(error) => return Err(error.into()),
         };
+        // A new object of the same name does not control the pod.
         Ok((found.uid == owner.uid).then_some(Scale {
             uid: found.uid,
             replicas: found.replicas,
@@ -198,6 +227,9 @@ impl Scales {
     }
 
     /// True if the API server lists a readable subresource `scale` of `resource`.
+    ///
+    /// Upstream: `implementsScale`. It only tells the two reasons for a 404 apart, so an answer is never
+    /// kept.
     async fn implements_scale(&self, resource: &ResourceType) -> Result<bool, ScaleError> {
         let path = ApiPath::of_version(&resource.group, &resource.version);
         let path = path.map_err(ApiError::from)?;
@@ -212,6 +244,8 @@ impl Scales {
 }
 
 /// The object that `owner` names, if it is in the cache with the same UID.
+///
+/// A reference has no namespace of its own, so that of the pod applies.
 fn find<T: Object>(store: &Store<T>, owner: &OwnerReference, namespace: &Sym) -> Option<Arc<T>> {
     let key = ObjectKey {
         namespace: namespace.clone(),
@@ -222,12 +256,15 @@ fn find<T: Object>(store: &Store<T>, owner: &OwnerReference, namespace: &Sym) ->
         .filter(|object| object.meta().uid == owner.uid)
 }
 
+/// The size of a cached workload.
 fn scale(object: &impl Object, replicas: i32) -> Scale {
     let uid = object.meta().uid.clone();
     Scale { uid, replicas }
 }
 
 /// True if the workload `owner` should be in a cache.
+///
+/// A live read of such a workload means that the cache is behind, so the sync is repeated.
 fn is_cached_kind(owner: &OwnerReference) -> bool {
     let group = split_api_version(&owner.api_version).map_or("", |(group, _)| group);
     match &*owner.kind {
@@ -239,6 +276,8 @@ fn is_cached_kind(owner: &OwnerReference) -> bool {
 }
 
 /// `APIResourceList` of one group version.
+///
+/// Only the fields that this check needs are decoded.
 #[derive(Deserialize)]
 struct Resources {
     resources: Option<Vec<ResourceEntry>>,
@@ -246,6 +285,8 @@ struct Resources {
 
 impl Resources {
     /// True if the resource `plural` has a subresource `scale` in a readable version.
+    ///
+    /// Readable are the versions of `Scale` that `steersman_client::scale` decodes.
     fn has_scale_of(&self, plural: &str) -> bool {
         let name = format!("{plural}/scale");
         let mut entries = self.resources.iter().flatten();
@@ -256,6 +297,7 @@ impl Resources {
     }
 }
 
+/// An entry of the list. Absent fields are empty texts, as in Go.
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct ResourceEntry {

@@ -5,6 +5,9 @@
 //! pod keeps its condition, and so does a pod that its kubelet terminates.
 //!
 //! Upstream: `nonTerminatingPodHasStaleDisruptionCondition` and `syncStalePodDisruption`.
+//!
+//! Other controllers, such as Jobs with a pod failure policy, act on the condition. So a stale one would
+//! blame later failures on a disruption.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,11 +24,17 @@ use steersman_runtime::workqueue::WorkQueue;
 use steersman_values::clock::{Clock, whole_seconds};
 
 /// Time after which the condition is stale.
+///
+/// Upstream: `stalePodDisruptionTimeout`.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
+/// The type of the condition.
 const DISRUPTION_TARGET: &str = "DisruptionTarget";
 
 /// The time until the condition of `pod` is stale. `None` if the pod has no such condition.
+///
+/// The wait is zero for a condition that is stale already. A time in the future waits for longer than the
+/// timeout.
 pub(super) fn stale_after(pod: &Pod, now: Timestamp) -> Option<Duration> {
     let details = pod.details();
     // The view keeps the document of exactly the pods whose condition may become stale.
@@ -46,6 +55,9 @@ pub(super) fn stale_after(pod: &Pod, now: Timestamp) -> Option<Duration> {
 
 /// The status of the pod `document` in which the condition is `False`, without reason and message.
 /// `generation` is the observed generation of the condition; 0 omits it.
+///
+/// Upstream: `UpdatePodCondition`, which replaces the whole condition. All other fields of the status stay as
+/// they were served.
 fn cleared(document: &Document, generation: i64, now: Timestamp) -> Value {
     let mut status = document.to_object().remove("status").unwrap_or_default();
     let mut condition = Map::new();
@@ -54,6 +66,7 @@ fn cleared(document: &Document, generation: i64, now: Timestamp) -> Value {
     condition.insert("lastProbeTime".to_owned(), Value::Null);
     condition.insert(
         "lastTransitionTime".to_owned(),
+        // The API stores whole seconds.
         json!(whole_seconds(now).to_string()),
     );
     if generation != 0 {
@@ -68,6 +81,8 @@ fn cleared(document: &Document, generation: i64, now: Timestamp) -> Value {
 }
 
 /// Syncs pods with the condition.
+///
+/// It has a queue of its own, and one worker. A conflict fails the sync, and the retry sees the newer pod.
 pub(super) struct StaleConditions {
     pub(super) cache: TrackedCache,
     pub(super) queue: WorkQueue<ObjectKey>,
@@ -86,10 +101,12 @@ impl ObjectSyncer for StaleConditions {
         let Some(wait) = stale_after(&pod, now) else {
             return Ok(Requeue::Never);
         };
+        // The queue keeps the earliest time of a key, so a condition that became `True` again waits anew.
         if !wait.is_zero() {
             self.queue.add_after(key.clone(), wait);
             return Ok(Requeue::Never);
         }
+        // `stale_after` requires the document, so this is for the compiler alone.
         let Some(document) = &pod.details().disrupted else {
             return Ok(Requeue::Never);
         };
@@ -106,6 +123,8 @@ impl ObjectSyncer for StaleConditions {
 impl StaleConditions {
     /// The observed generation of the new condition. Without the feature gate, only a condition
     /// that has one gets another one.
+    ///
+    /// Upstream: `CalculatePodConditionObservedGeneration`.
     fn generation(&self, pod: &Pod) -> i64 {
         let known = pod.details().disruption.as_ref();
         let known = known.and_then(|condition| condition.0.get("observedGeneration")?.as_i64());

@@ -1,7 +1,7 @@
 //! The status of a budget, and its condition `DisruptionAllowed`.
 //!
 //! Conditions of other writers stay. Upstream: `updatePdbStatus`, `failSafe`, and
-//! `pkg/apis/policy/util` (`pdbhelper`).
+//! `component-helpers/apps/poddisruptionbudget` (`pdbhelper`).
 
 use jiff::Timestamp;
 use steersman_objects::conditions::{FALSE, TRUE};
@@ -16,6 +16,9 @@ use super::disrupted::Evictions;
 const DISRUPTION_ALLOWED: &str = "DisruptionAllowed";
 
 /// Numbers of pods of one budget.
+///
+/// `expected` comes from the workloads or the pods, `desired_healthy` from the spec, and `healthy` from the
+/// pods alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Numbers {
     /// Expected pods.
@@ -40,6 +43,9 @@ impl Numbers {
 }
 
 /// The status with these numbers and evictions. `None` if the budget has it.
+///
+/// Upstream: `updatePdbStatus`. The comparison includes the generation, so each change of the spec leads to a
+/// write.
 pub(super) fn computed(
     budget: &PodDisruptionBudget,
     numbers: Numbers,
@@ -57,6 +63,7 @@ pub(super) fn computed(
         expected_pods: numbers.expected,
         ..old.clone()
     };
+    // Upstream: `UpdateDisruptionAllowedCondition`.
     let (status, reason) = if allowed > 0 {
         (TRUE, "SufficientPods")
     } else {
@@ -76,6 +83,8 @@ pub(super) fn computed(
 }
 
 /// The status after a failed sync: no evictions until the next sync. The other numbers stay.
+///
+/// Upstream: `failSafe`. The observed generation stays as well, since this sync has not finished its work.
 pub(super) fn failed(budget: &PodDisruptionBudget, error: &str, now: Timestamp) -> Status {
     let mut new = Status {
         disruptions_allowed: 0,
@@ -87,6 +96,8 @@ pub(super) fn failed(budget: &PodDisruptionBudget, error: &str, now: Timestamp) 
 
 /// Sets the condition in its place. Its transition time changes only with its status. Upstream:
 /// `SetStatusCondition`.
+///
+/// A new condition is appended, and the order of others stays.
 fn set(to: &mut Status, status: &str, reason: &str, message: &str, now: Timestamp) {
     let observed_generation = to.observed_generation;
     let known = to

@@ -29,6 +29,8 @@ use super::scales::{Counted, ScaleError, Scales};
 use super::status::{self, Numbers};
 
 /// The operation of a sync that failed.
+///
+/// The text becomes the message of the condition `DisruptionAllowed`.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SyncError {
     /// The selector is malformed.
@@ -56,6 +58,8 @@ pub(super) enum SyncError {
 
 impl SyncError {
     /// True if the status must not become the one of a failed sync.
+    ///
+    /// After a conflict the budget has changed, and after the end of leadership no write may follow.
     fn is_final(&self) -> bool {
         let request = ApiError::within(self);
         matches!(self, Self::CacheIsBehind)
@@ -63,6 +67,8 @@ impl SyncError {
     }
 
     /// True if the same sync may succeed later without a change of the cluster.
+    ///
+    /// Other causes need a change of the cluster, whose event enqueues the budget.
     fn is_failed_request(&self) -> bool {
         match self {
             Self::Scale(error) => error.is_failed_request(),
@@ -73,6 +79,8 @@ impl SyncError {
 }
 
 /// Syncs budgets.
+///
+/// Two caches are tracked: the budgets that it writes, and the pods that it counts.
 pub(super) struct Budgets {
     pub(super) pods: Store<Pod>,
     pub(super) scales: Scales,
@@ -105,6 +113,8 @@ impl ObjectSyncer for Budgets {
         tracing::warn!(category, %error, "Failed to sync PDB");
         let failed = status::failed(&budget, &error.to_string(), self.clock.now());
         self.write(key, &budget, &failed).await?;
+        // A request may succeed later. For other errors the condition tells the cause, and an event brings
+        // the key back.
         if error.is_failed_request() {
             return Err(SyncError::Reported(Box::new(error)));
         }
@@ -120,12 +130,14 @@ impl ObjectSyncer for Budgets {
 }
 
 impl Budgets {
+    /// One attempt without the status of a failure. Upstream: `trySync`.
     async fn attempt(
         &self,
         key: &ObjectKey,
         budget: &PodDisruptionBudget,
     ) -> Result<(), SyncError> {
         let pods = self.pods_of(budget)?;
+        // No error: without expected pods the status allows no eviction.
         if pods.is_empty() {
             AboutBudget::NoPods.record(&self.recorder, budget);
         }
@@ -136,6 +148,7 @@ impl Budgets {
         if counted.has_unmanaged {
             AboutBudget::UnmanagedPods.record(&self.recorder, budget);
         }
+        // One time for the whole attempt, so that both looks at the evictions agree.
         let now = self.clock.now();
         let review = disrupted::review(&budget.status.disrupted_pods, &pods, now);
         for pod in &review.overdue {
@@ -148,16 +161,19 @@ impl Budgets {
             healthy: disrupted::healthy(&pods, &review.pending, now),
         };
         if let Some(new) = status::computed(budget, numbers, &review.pending, now) {
+            // Fewer evictions are always safe, so only more of them need the live pods.
             let allows_more = new.disruptions_allowed > budget.status.disruptions_allowed;
             if allows_more && !self.has_current_pods(key, budget, &pods).await? {
                 return Ok(());
             }
             self.write(key, budget, &new).await?;
         }
+        // The queue keeps the earliest time per budget, as upstream's does.
         if let Some(time) = review.recheck {
             self.recheck
                 .add_after(key.clone(), saturating_since(time, now));
         }
+        // The status was computed with live sizes. The repetition finds out whether the cache has them.
         if counted.cache_is_behind {
             return Err(SyncError::CacheIsBehind);
         }
@@ -166,6 +182,8 @@ impl Budgets {
 
     /// The pods that `budget` selects, by name. The order keeps the text of an error equal from one
     /// sync to the next; a changed text would be one more write.
+    ///
+    /// Upstream: `getPodsForPdb`.
     fn pods_of(&self, budget: &PodDisruptionBudget) -> Result<Vec<Arc<Pod>>, SyncError> {
         let selector = budget.spec.selector.as_ref().map_err(|error| {
             AboutBudget::NoSelector(error).record(&self.recorder, budget);
@@ -179,6 +197,8 @@ impl Budgets {
 
     /// True if `pods` are the pods of the budget as the API server has them. A new leader with an
     /// old cache of pods would allow evictions that the previous leader has already counted.
+    ///
+    /// One list request, and only for a cache from before this term.
     async fn has_current_pods(
         &self,
         key: &ObjectKey,
@@ -199,6 +219,8 @@ impl Budgets {
     }
 
     /// The expected pods of `budget`, and the number of them that must stay healthy.
+    ///
+    /// Upstream: `getExpectedPodCount`. A budget without limits expects 0 pods and allows no eviction.
     async fn count(
         &self,
         budget: &PodDisruptionBudget,
@@ -217,6 +239,8 @@ impl Budgets {
     }
 
     /// PUTs the status, if the budget still has its cached resource version.
+    ///
+    /// Upstream: `writePdbStatus`. A repetition on the live budget would overwrite the entry of an eviction.
     async fn write(
         &self,
         key: &ObjectKey,

@@ -18,8 +18,8 @@ pub(super) struct JobMemory {
     pub(super) removals: Removals,
 }
 
-/// `forget` comes after the end or the deletion of a Job, so a new Job of its name starts without failures.
 impl Memory for JobMemory {
+    /// Called after the end or the deletion of a Job, so a new Job of its name starts without failures.
     fn forget(&self, job: &ObjectKey) {
         self.backoffs.forget(job);
         self.removals.forget(job);

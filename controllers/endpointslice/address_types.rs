@@ -13,10 +13,14 @@ pub(super) fn address_types(service: &Service) -> Vec<AddressType> {
     use AddressType::{IPv4, IPv6};
     let families = &service.spec.ip_families;
     let has = |family: &AddressType| families.iter().any(|name| *name == family.as_str());
+    // Unknown names are ignored, as in upstream. If no known one is left, the Service counts as one
+    // without families.
     let named: Vec<AddressType> = [IPv4, IPv6].into_iter().filter(has).collect();
     if !named.is_empty() {
         return named;
     }
+    // Nothing tells the family of such a Service. A slice too many stays empty, while a missing one
+    // would cut off the traffic of its family.
     if service.is_headless() {
         return vec![IPv4, IPv6];
     }

@@ -46,6 +46,8 @@ pub(super) struct MissingNode {
 /// The nodes of pods, each looked up once per sync.
 pub(super) struct Nodes<'a> {
     store: &'a Store<Node>,
+    /// `None` records that the cache lacks the node. Unless `add` brings it, the node stays missing
+    /// for the whole sync, so that both families have the same pods.
     known: HashMap<Sym, Option<Place>>,
 }
 
@@ -57,6 +59,7 @@ struct Place {
 }
 
 impl Place {
+    /// An empty label counts as no zone, as in upstream's `podToEndpoint`.
     fn of(node: &Node) -> Self {
         let zone = node.meta.labels.get(ZONE).filter(|zone| !zone.is_empty());
         Self {
@@ -86,6 +89,8 @@ impl<'a> Nodes<'a> {
         self.known.insert(name, Some(Place::of(node)));
     }
 
+    /// The location of `node`. `None` if the cache lacks it, and for the empty name of an
+    /// unscheduled pod.
     fn place(&mut self, node: &Sym) -> Option<Place> {
         let store = self.store;
         let look_up = || Some(Place::of(&*store.get(&ObjectKey::new("", node))?));
@@ -102,10 +107,16 @@ pub(super) struct Form {
     pub(super) family: AddressType,
     /// Maximum of endpoints per slice.
     pub(super) max: usize,
+    /// The order of ports within a slice. It decides whether two lists of ports are equal.
     pub(super) order: PortOrder,
 }
 
 /// The desired endpoints of `service` for slices of `form`, in the order of `pods`.
+///
+/// Terminating pods are included, since a proxy sends them traffic if no ready endpoint is left.
+/// Pods on a missing node are left out, and the sync fails afterwards. If the Service publishes
+/// addresses that are not ready, such pods stay in, because its user asked for every address.
+/// Upstream: `reconcileByAddressType`.
 pub(super) fn desired(
     service: &Service,
     pods: &[Arc<Pod>],
@@ -115,6 +126,8 @@ pub(super) fn desired(
     let mut groups = Groups::default();
     let mut without_node = Vec::new();
     for pod in pods.iter().filter(|pod| pods::is_endpoint(pod, true)) {
+        // The group exists before the checks below, as in upstream. Without endpoints, it keeps an
+        // empty slice with its ports, which would be deleted otherwise.
         let group = groups.of(service, &pod.spec, form.order);
         let node = pod.node.clone().unwrap_or_default();
         let place = nodes.place(&node);
@@ -140,6 +153,8 @@ pub(super) fn desired(
 struct Groups {
     list: Vec<Group>,
     by_ports: HashMap<Ports, usize>,
+    /// The keys are addresses of specs. The pods of the sync keep their specs alive, so no address
+    /// is used for two specs.
     by_spec: HashMap<*const PodSpec, usize>,
 }
 
@@ -165,7 +180,8 @@ impl Groups {
     }
 }
 
-/// The ports of endpoints with `spec`. A named port that the pods lack is left out.
+/// The ports of endpoints with `spec`. A named port that the pods lack is left out. A headless
+/// Service may have no ports at all; its endpoints are for DNS alone. Upstream: `getEndpointPorts`.
 fn ports(service: &Service, spec: &PodSpec, order: PortOrder) -> Ports {
     let ports = service.spec.ports.iter().filter_map(|port| {
         Some(EndpointSlicePort {
@@ -179,7 +195,7 @@ fn ports(service: &Service, spec: &PodSpec, order: PortOrder) -> Ports {
 }
 
 /// The endpoint of `pod`; `None` without an address of `family`. A text that is no address is left
-/// out.
+/// out. Upstream: `podToEndpoint` and `getEndpointAddresses`.
 fn endpoint(
     service: &Service,
     pod: &Pod,
@@ -194,7 +210,11 @@ fn endpoint(
     if addresses.is_empty() {
         return None;
     }
+    // The addresses are part of the identity of an endpoint. Upstream's `hashEndpoint` sorts them
+    // in place.
     addresses.sort_unstable();
+    // `ready` is false for a terminating pod, since consumers that know only `ready` must not use
+    // it. `serving` tells the readiness of the pod alone.
     let serving = pod.is_ready();
     let terminating = pod.meta.is_terminating();
     let ready = service.spec.publish_not_ready_addresses || (serving && !terminating);

@@ -12,13 +12,15 @@ use steersman_runtime::consistency::{RECHECK, Unconfirmed};
 use steersman_runtime::workers::Retry;
 use steersman_values::intern::Sym;
 
-/// Failures in a row after which a Service is dropped until the next event.
+/// Failures in a row after which a Service is dropped until the next event. The last retries are
+/// 1000 s apart. Upstream: `maxRetries`.
 const MAX_RETRIES: u32 = 15;
 
 /// A sync that failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SyncError {
-    /// The API server does not confirm the caches of a new leader. Nothing was written.
+    /// The API server does not confirm the caches of a new leader. Nothing was written. Upstream
+    /// has no such check.
     #[error("compare the caches of Service {service} with the API server: {source}")]
     Check {
         service: ObjectKey,
@@ -60,6 +62,8 @@ pub(super) enum Failure {
 impl fmt::Display for Failures {
     /// One failure has its own text. Several are in brackets, and equal texts appear once.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Upstream's aggregate of errors drops repeated texts too. Both families miss the same
+        // nodes, so each `MissingNode` comes twice with the same text.
         let mut known = HashSet::new();
         let texts: Vec<String> = self.0.iter().map(Failure::to_string).collect();
         let distinct: Vec<&str> = texts
@@ -75,7 +79,8 @@ impl fmt::Display for Failures {
 }
 
 impl Error for Failures {
-    /// The first failed request, or else the first failure.
+    /// The first failed request, or else the first failure. Only a request tells the worker how to
+    /// retry; a missing node does not.
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         let with_request = self
             .0
@@ -98,7 +103,9 @@ impl SyncError {
         )
     }
 
-    /// The treatment of the key. `failures` is the number of earlier failures in a row.
+    /// The treatment of the key. `failures` is the number of earlier failures in a row. A stale
+    /// cache is no failure of the Service. Its check comes before the count, so that such a Service
+    /// is never dropped. Upstream counts its stale caches, and drops the Service after 15 tries.
     pub(super) fn retry(&self, failures: u32) -> Retry {
         if self.is_stale() {
             Retry::After(RECHECK)

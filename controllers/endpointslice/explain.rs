@@ -25,14 +25,15 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
     if doc.deleted().is_some() {
         return;
     }
+    // Missing endpoints do not explain a missing load balancer, so both are looked at.
     endpoints(world, doc, &service, answer);
     if &*service.spec.service_type == "LoadBalancer" {
         load_balancer(world, doc, answer);
     }
 }
 
-/// The reasons of Events about a Service whose load balancer fails: of MetalLB, of cloud controller managers, and of
-/// the AWS load balancer controller.
+/// The reasons of Events about a Service whose load balancer fails: of MetalLB, of cloud controller
+/// managers, and of the AWS load balancer controller.
 const FAILED_BALANCERS: [&str; 4] = [
     "AllocationFailed",
     "SyncLoadBalancerFailed",
@@ -46,6 +47,7 @@ fn load_balancer(world: &World, doc: &Doc, answer: &mut Explanation) {
         return;
     }
     let created = doc.time("/metadata/creationTimestamp");
+    // A new load balancer needs some time. Within the first minute, its absence is no problem.
     if created.is_none_or(|at| world.now.duration_since(at).as_secs() < 60) {
         return;
     }
@@ -67,6 +69,7 @@ fn load_balancer(world: &World, doc: &Doc, answer: &mut Explanation) {
             "operator of the load balancer {class}, or owner of the Service (loadBalancerClass)"
         ),
     };
+    // Without an Event, the class is the only trace of the responsible controller.
     let Some(event) = warning(world, doc, &FAILED_BALANCERS) else {
         let reason = Reason::new(Code::LoadBalancerPending, by, message);
         answer.add(reason.who(who).since(created));
@@ -128,6 +131,8 @@ fn endpoints(world: &World, doc: &Doc, service: &Service, answer: &mut Explanati
     let serving = |pod: &Pod| {
         is_endpoint(pod, false) && (pod.is_ready() || service.spec.publish_not_ready_addresses)
     };
+    // Terminating pods are left out: their endpoints are `ready` only with
+    // `publishNotReadyAddresses`.
     let ready = selected.iter().filter(|(_, pod)| serving(pod)).count();
     answer.state = format!(
         "has {}, and selects {}",
@@ -144,6 +149,7 @@ fn endpoints(world: &World, doc: &Doc, service: &Service, answer: &mut Explanati
             format!("{ready} pods are ready, and the EndpointSlices have {ready_in_slices}");
         answer.add(Reason::new(Code::SlicesBehind, NAME, message));
     }
+    // Some pods serve. The other ones are explained only if the Service has another problem.
     if ready > 0 && !answer.is_stuck() {
         return;
     }
@@ -161,7 +167,9 @@ fn endpoints(world: &World, doc: &Doc, service: &Service, answer: &mut Explanati
     }
 }
 
-/// Adds the slice that somebody made for a Service without a selector, if the label is missing that says so.
+/// Adds the slice that somebody made for a Service without a selector, if the label is missing that
+/// says so. Slices that belong to another Service are no candidates. A candidate has the name of
+/// the Service as a label whose key ends with `service-name`, or as the start of its own name.
 fn unlabelled(doc: &Doc, slices: &[Doc], answer: &mut Explanation) {
     let of_service = |slice: &&Doc| slice.text(SERVICE_LABEL) == doc.name();
     if slices.iter().any(|slice| of_service(&slice)) {
@@ -199,7 +207,8 @@ fn unlabelled(doc: &Doc, slices: &[Doc], answer: &mut Explanation) {
     answer.add(reason.since(slice.time("/metadata/creationTimestamp")));
 }
 
-/// Named target ports that a pod lacks.
+/// Named target ports that a pod lacks. One pod per port is named, since the pods of one template
+/// all lack it.
 fn ports(service: &Service, selected: &[(&Doc, Arc<Pod>)], answer: &mut Explanation) {
     for port in &service.spec.ports {
         let lacking = selected

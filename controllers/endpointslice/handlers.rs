@@ -1,8 +1,10 @@
 //! The Services that a change enqueues.
 //!
 //! Changes of a Service count at once. Changes of pods wait for the batch period, so that a roll-out
-//! leads to few writes. Endpoints without traffic wait for the next sync, but for half a second at
-//! most. Foreign changes of slices wait for at least a second.
+//! leads to few writes. Foreign changes of slices wait for at least a second.
+//!
+//! Upstream has three queues: of Services, of pods and of the topology. Here an index of selectors makes
+//! the queue of pods needless, and a `Notify` replaces the queue of the topology, which has one key.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,12 +20,15 @@ use super::desired::ZONE;
 use super::missing_nodes::MissingNodes;
 
 /// Shortest delay of a sync after a change of a slice. Upstream: `endpointSliceChangeMinSyncDelay`.
+/// A longer batch period takes its place.
 const SLICE_DELAY: Duration = Duration::from_secs(1);
 
 /// The parts that handlers need.
 pub(super) struct Handlers {
     pub(super) queue: WorkQueue<ObjectKey>,
+    /// `--endpointslice-updates-batch-period`; zero by default.
     pub(super) batch_period: Duration,
+    /// Tells own writes from foreign ones, which alone enqueue a Service.
     pub(super) written: Arc<WrittenSlices>,
     /// Notified when the CPU of zones may have changed.
     pub(super) nodes_changed: Arc<Notify>,
@@ -42,6 +47,7 @@ pub(super) fn register(informers: &InformerFactory, handlers: Handlers) {
     let services = informers.shared::<Service>();
     let by_pod = ServicesByPod::of(&services);
     let of_services = queue.clone();
+    // Deletions are enqueued too: the worker then lets the memories forget the Service.
     services.add_handler(move |change| of_services.add(change.object().key()));
     let of_pods = queue.clone();
     informers.shared::<Pod>().add_handler(move |change| {
@@ -63,6 +69,7 @@ pub(super) fn register(informers: &InformerFactory, handlers: Handlers) {
         if changes_topology(&change) {
             nodes_changed.notify_one();
         }
+        // A record is taken once. A sync that misses the node again records its Service again.
         if let Change::Added { object, .. } = change {
             let services = missing_nodes.take(&object.meta.name);
             services.into_iter().for_each(|service| queue.add(service));
@@ -71,6 +78,7 @@ pub(super) fn register(informers: &InformerFactory, handlers: Handlers) {
 }
 
 /// Whether `change` may change the CPU of a zone. Upstream also ignores a changed amount of CPU.
+/// The zone may come later than the node, from a cloud controller manager. Upstream: `updateNode`.
 fn changes_topology(change: &Change<'_, Node>) -> bool {
     let state = |node: &Node| (node.is_ready(), node.meta.labels.get(ZONE).cloned());
     match change {

@@ -2,6 +2,9 @@
 //!
 //! Upstream: `k8s.io/endpointslice/trafficdist`, `hintsEnabled`, and `RemoveHintsFromSlices` of
 //! `k8s.io/endpointslice/topologycache`.
+//!
+//! Hints are part of an endpoint, but not of its identity. A changed hint rewrites the slice, and the
+//! endpoint stays in it.
 
 use steersman_objects::{Endpoint, EndpointHints, Service};
 
@@ -23,6 +26,7 @@ impl Distribution {
     /// precedence over the field. Without `has_newer_names`, only `PreferClose` is known. Upstream:
     /// `validTrafficDistribution`.
     pub(super) fn of(service: &Service, has_newer_names: bool) -> Option<Self> {
+        // The two kinds of hints would overwrite each other in each sync.
         if topology_enabled(service) {
             return None;
         }
@@ -43,7 +47,8 @@ impl Distribution {
         }
     }
 
-    /// The hints of a ready endpoint.
+    /// The hints of a ready endpoint. An endpoint without zone has no hint for zones. Upstream:
+    /// `update` of `preferCloseHeuristic`.
     fn hints(self, endpoint: &Endpoint) -> EndpointHints {
         let node = endpoint
             .node_name
@@ -56,7 +61,9 @@ impl Distribution {
     }
 }
 
-/// Whether the annotations of `service` ask for topology hints. The deprecated key takes precedence.
+/// Whether the annotations of `service` ask for topology hints. The deprecated key takes
+/// precedence. Any other value of the deprecated key turns hints off, even if the newer key has
+/// `Auto`. Upstream: `hintsEnabled`.
 pub(super) fn topology_enabled(service: &Service) -> bool {
     let annotations = &service.annotations;
     let deprecated = annotations.topology_aware_hints.as_deref();
@@ -66,12 +73,15 @@ pub(super) fn topology_enabled(service: &Service) -> bool {
     )
 }
 
-/// Whether the endpoint is ready. Other endpoints get no hints.
+/// Whether the endpoint is ready. Other endpoints get no hints. A missing condition counts as not
+/// ready here, although consumers take it as ready. This controller always sets it. Upstream:
+/// `EndpointReady`.
 pub(super) fn is_ready(endpoint: &Endpoint) -> bool {
     endpoint.conditions.ready == Some(true)
 }
 
-/// Removes all hints.
+/// Removes all hints. Unchanged slices without hints stay unwritten. Upstream:
+/// `RemoveHintsFromSlices`.
 pub(super) fn remove(plan: &mut Plan) {
     plan.update_unchanged(|slice| {
         slice
@@ -84,8 +94,10 @@ pub(super) fn remove(plan: &mut Plan) {
         .for_each(|endpoint| endpoint.hints = None);
 }
 
-/// Sets the hints of all ready endpoints. The hints of other endpoints stay as they are.
+/// Sets the hints of all ready endpoints. The hints of other endpoints stay as they are. An
+/// endpoint that turns ready gets its hints with that change. Upstream: `ReconcileHints`.
 pub(super) fn distribute(plan: &mut Plan, distribution: Distribution) {
+    // Upstream compares the lists of hints, so no hints and an empty set of hints are equal.
     let is_outdated = |endpoint: &Endpoint| {
         let wanted = distribution.hints(endpoint);
         is_ready(endpoint)

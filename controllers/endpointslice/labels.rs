@@ -11,9 +11,12 @@ use steersman_values::labels::Labels;
 
 use super::MANAGER;
 
+/// Labels that only the controller sets. A Service with one of them does not pass it on. Upstream:
+/// `isReservedLabelKey`.
 const RESERVED: [&str; 3] = [SERVICE_NAME, MANAGED_BY, HEADLESS];
 
-/// The labels of the slices of `service`.
+/// The labels of the slices of `service`. By the headless label, kube-proxy leaves out slices
+/// without a virtual IP.
 pub(super) fn computed(service: &Service) -> BTreeMap<&str, &str> {
     let mut labels: BTreeMap<&str, &str> = free(&service.meta.labels).collect();
     labels.insert(SERVICE_NAME, &service.meta.name);
@@ -24,7 +27,8 @@ pub(super) fn computed(service: &Service) -> BTreeMap<&str, &str> {
     labels
 }
 
-/// Whether the labels of a slice and of `service` differ in more than reserved labels.
+/// Whether the labels of a slice and of `service` differ in more than reserved labels. A label that
+/// a user adds to a slice is a difference too, so the sync removes it.
 pub(super) fn differ(slice: &Labels, service: &Service) -> bool {
     !free(slice).eq(free(&service.meta.labels))
 }

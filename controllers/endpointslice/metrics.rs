@@ -16,14 +16,19 @@ use super::hints::{Distribution, topology_enabled};
 /// The metric families. Families without labels appear with their first value, as upstream's do.
 #[derive(Debug, Clone)]
 pub(super) struct SliceMetrics {
+    /// One observation per sync and address type, also with 0.
     endpoints_added: HistogramVec,
     endpoints_removed: HistogramVec,
+    /// This and the next two are sums over all Services.
     endpoints_desired: IntGaugeVec,
     slices: IntGaugeVec,
     desired_slices: IntGaugeVec,
+    /// By operation: `create`, `update`, `delete`.
     changes: IntCounterVec,
+    /// One observation per address type whose writes all succeeded.
     changed_per_sync: HistogramVec,
     syncs: IntCounterVec,
+    /// Number of Services by the distribution in effect.
     by_distribution: IntGaugeVec,
 }
 
@@ -34,6 +39,7 @@ impl SliceMetrics {
         let histogram = |of: &str, help: &str| HistogramOpts::new(name(of), help);
         let opts = |of: &str, help: &str| Opts::new(name(of), help);
         let per_sync = |of: &str, help: &str| {
+            // Upstream's buckets: 2, 4, ... 32768.
             let buckets = exponential_buckets(2.0, 2.0, 15)?;
             HistogramVec::new(histogram(of, help).buckets(buckets), &[])
         };
@@ -101,7 +107,7 @@ impl SliceMetrics {
         [&self.endpoints_desired, &self.slices, &self.desired_slices].map(Clone::clone)
     }
 
-    /// Counts a sync with this result: `success`, `stale` or `error`.
+    /// Counts a sync with this result: `success`, `stale` or `error`. Upstream: `trackSync`.
     pub(super) fn synced(&self, result: &str) {
         self.syncs.with_label_values(&[result]).inc();
     }
@@ -159,9 +165,11 @@ impl TrafficDistributions {
     }
 
     /// Records the distribution in effect for `service`. A value that was in use once stays visible
-    /// with 0.
+    /// with 0. Upstream: `UpdateTrafficDistributionForService`.
     pub(super) fn set(&self, service: &ObjectKey, distribution: Option<Distribution>) {
         let mut services = self.services();
+        // The count changes by the difference to the recorded value, so a repeated sync counts
+        // once.
         let old = match distribution {
             Some(distribution) => services.insert(service.clone(), distribution),
             None => services.remove(service),
@@ -181,6 +189,7 @@ impl TrafficDistributions {
 }
 
 impl Memory for TrafficDistributions {
+    /// A deleted Service leaves the count. Upstream: `DeleteService`.
     fn forget(&self, owner: &ObjectKey) {
         self.set(owner, None);
     }

@@ -16,7 +16,8 @@ use steersman_values::intern::Sym;
 pub(super) struct MissingNodes(Mutex<HashMap<Sym, HashSet<ObjectKey>>>);
 
 impl MissingNodes {
-    /// Records that a sync of `service` did not find `node`.
+    /// Records that a sync of `service` did not find `node`. The record stays if a later sync finds
+    /// no such pod. The only cost is one needless sync when the node arrives.
     pub(super) fn add(&self, service: &ObjectKey, node: &Sym) {
         let mut services = self.lock();
         services

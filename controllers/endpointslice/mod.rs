@@ -82,12 +82,15 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     init,
 };
 
+/// Name in `--controllers`, in logs and metrics, and of its service account.
 const NAME: &str = "endpointslice-controller";
 
 /// Source of its Events.
 const COMPONENT: &str = "endpoint-slice-controller";
 
-/// Value of the label `endpointslice.kubernetes.io/managed-by`.
+/// Value of the label `endpointslice.kubernetes.io/managed-by`. Slices with another value belong to
+/// another writer, such as a user or the mirroring controller, and are left alone. Upstream:
+/// `ControllerName`.
 const MANAGER: &str = "endpointslice-controller.k8s.io";
 
 const RULES: &[Rule] = &[
@@ -104,7 +107,9 @@ const RULES: &[Rule] = &[
     Rule::EVENTS,
 ];
 
-/// The back-off of a Service after a failed sync: first and longest.
+/// The back-off of a Service after a failed sync: first and longest. The first delay is much longer
+/// than the 5 ms of other controllers, because a sync may send large writes. Upstream:
+/// `defaultSyncBackOff` and `maxSyncBackOff`.
 const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(1000));
 
 fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
@@ -132,12 +137,15 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     let totals = Arc::new(SliceTotals::new(added, actual, perfect));
     let distributions = Arc::new(TrafficDistributions::new(&metrics));
     let missing_nodes = Arc::new(MissingNodes::default());
+    // Each of these forgets a Service whose deletion the cache shows.
     keyed.remembers(topology.clone());
     keyed.remembers(missing_nodes.clone());
     keyed.remembers(written.clone());
     keyed.remembers(times.clone());
     keyed.remembers(totals.clone());
     keyed.remembers(distributions.clone());
+    // Here a sync on a stale cache does not even start. Upstream counts it as a sync with this
+    // result.
     let stale = metrics.clone();
     keyed.on_stale_cache(move |_| stale.synced("stale"));
 
@@ -222,6 +230,7 @@ impl Controller for SliceController {
                     () = ended.cancelled() => return,
                     () = nodes_changed.notified() => {}
                 }
+                // Notifications during this step become one, so many changed nodes cost few rounds.
                 topology.set_nodes(&nodes.list());
                 topology
                     .overloaded()

@@ -41,7 +41,8 @@ pub(super) struct Packed {
 /// A slice in work. Numbers are positions in the list of desired endpoints.
 struct Draft {
     slice: Arc<EndpointSlice>,
-    /// The endpoints to keep; `None` keeps those of the slice as they are.
+    /// The endpoints to keep; `None` keeps those of the slice as they are. The latter is for a
+    /// slice that only changes labels or takes further endpoints.
     kept: Option<Vec<usize>>,
     appended: Vec<usize>,
     relabel: bool,
@@ -56,6 +57,10 @@ impl Draft {
 
 /// Distributes `desired` over the slices `existing`, all with the same ports. A slice takes at most
 /// `max` endpoints. `relabel` tells whether a slice has other labels than its Service.
+///
+/// The order of the steps keeps the number of writes low: first remove and change, then fill slices
+/// that are written anyway, then at most one further slice, and new slices at last. The order of
+/// `existing` and `desired` decides ties, so equal inputs give equal slices.
 pub(super) fn pack(
     existing: &[Arc<EndpointSlice>],
     desired: Vec<Endpoint>,
@@ -96,6 +101,8 @@ pub(super) fn pack(
             appended: Vec::new(),
             relabel: true,
         };
+        // A slice that loses all endpoints is deleted even if its labels differ. An empty slice
+        // without a change is kept as unchanged, and the caller decides about placeholders.
         match (changed || removed > 0, kept.is_empty()) {
             (true, true) => packed.delete.push(Arc::clone(slice)),
             (true, false) => drafts.push(draft(Some(kept))),
@@ -111,12 +118,14 @@ pub(super) fn pack(
     let mut fullest_first: Vec<&mut Draft> = drafts.iter_mut().collect();
     fullest_first.sort_by_key(|draft| std::cmp::Reverse(draft.len()));
     for draft in fullest_first {
+        // A slice above a lowered maximum has no room, and keeps the endpoints it has.
         let room = max.saturating_sub(draft.len());
         draft.appended.extend(left.by_ref().take(room));
     }
 
     let mut created = Vec::new();
     while left.len() > 0 {
+        // A full set of endpoints gets a slice of its own without a search.
         let fitting = (left.len() < max)
             .then(|| best_fit(&unchanged, left.len(), max))
             .flatten();
@@ -132,6 +141,7 @@ pub(super) fn pack(
     }
 
     let mut desired: Vec<Option<Endpoint>> = desired.into_iter().map(Some).collect();
+    // Each position is placed at most once, so `take` moves the endpoint and copies nothing.
     let mut take = |positions: Vec<usize>| -> Vec<Endpoint> {
         positions
             .into_iter()
@@ -157,7 +167,9 @@ pub(super) fn pack(
     packed
 }
 
-/// The position of the slice that is fullest with `count` more endpoints.
+/// The position of the slice that is fullest with `count` more endpoints. `None` if no slice has
+/// room for all of them: they are never split over unchanged slices, since each would be one more
+/// write. Upstream: `getSliceToFill`.
 fn best_fit(slices: &[&Arc<EndpointSlice>], count: usize, max: usize) -> Option<usize> {
     let room = |slice: &EndpointSlice| max.checked_sub(slice.endpoints.len() + count);
     let fitting = slices

@@ -21,6 +21,7 @@ pub(super) struct Plan {
     pub(super) create: Vec<Draft>,
     pub(super) update: Vec<Update>,
     pub(super) delete: Vec<Arc<EndpointSlice>>,
+    /// Slices without a write so far. Hints may still move them to `update`.
     pub(super) unchanged: Vec<Arc<EndpointSlice>>,
 }
 
@@ -34,6 +35,7 @@ pub(super) struct Draft {
 pub(super) struct Planned {
     pub(super) plan: Plan,
     pub(super) totals: Totals,
+    /// For the histograms per sync; see `Packed`.
     pub(super) added: usize,
     pub(super) removed: usize,
     pub(super) without_node: Vec<MissingNode>,
@@ -50,7 +52,8 @@ pub(super) struct Writes {
 pub(super) enum Rewrite {
     /// A copy of a slice, under its resource version.
     Copy(Update),
-    /// A new slice under the name of `slice`, which it replaces. This saves the deletion.
+    /// A new slice under the name of `slice`, which it replaces. This saves the deletion. Its PUT
+    /// has no resource version, as upstream's, and replaces foreign changes too.
     Recycled {
         slice: Arc<EndpointSlice>,
         draft: Draft,
@@ -58,6 +61,9 @@ pub(super) enum Rewrite {
 }
 
 /// The changes that `service` needs for slices of `form`. `existing` are its slices of this address type.
+///
+/// Slices that the Service does not own are deleted. Mostly they are of a deleted Service of the
+/// same name, and carry its UID. The caller has left out terminating slices.
 pub(super) fn plan(
     service: &Service,
     pods: &[Arc<Pod>],
@@ -68,7 +74,8 @@ pub(super) fn plan(
     let wanted = desired(service, pods, nodes, form);
     let mut plan = Plan::default();
     let mut groups: HashMap<Ports, Vec<Arc<EndpointSlice>>> = HashMap::new();
-    // Ports without pods, in the order of the slices.
+    // Ports without pods, in the order of the slices. The map alone has a random order, and the
+    // plan must be the same for the same input.
     let mut order = Vec::new();
     for slice in &existing {
         if !is_owned(slice, service) {
@@ -105,11 +112,15 @@ pub(super) fn plan(
         plan.update.extend(packed.update);
         plan.delete.extend(packed.delete);
     }
+    // Ports that the Service or its pods no longer have.
     let without_pods = order.iter().filter_map(|ports| groups.remove(ports));
     plan.delete.extend(without_pods.flatten());
 
+    // No slice would remain after the writes.
     if plan.create.is_empty() && plan.delete.len() == existing.len() {
         match &plan.delete[..] {
+            // The placeholder is among the slices to delete, since no pod has its empty list of
+            // ports.
             [slice] if is_placeholder(slice, service) => plan.delete.clear(),
             _ => plan.create.push(Draft {
                 ports: Ports::default(),
@@ -154,7 +165,8 @@ impl Plan {
         created.chain(self.update.iter_mut().map(|update| &mut update.endpoints))
     }
 
-    /// Moves the unchanged slices for which `is_outdated` holds to the updates.
+    /// Moves the unchanged slices for which `is_outdated` holds to the updates. The caller then
+    /// changes the hints of the copies by way of `written`.
     pub(super) fn update_unchanged(&mut self, mut is_outdated: impl FnMut(&EndpointSlice) -> bool) {
         let unchanged = std::mem::take(&mut self.unchanged);
         for slice in unchanged {
@@ -171,7 +183,8 @@ impl Plan {
     }
 
     /// The writes. A new slice takes over the name of a slice that would be deleted, if the Service
-    /// owns it. All slices of a plan have one address type, which cannot be changed.
+    /// owns it. All slices of a plan have one address type, which cannot be changed. The last new
+    /// slice is taken first, as in upstream's `finalize`.
     pub(super) fn into_writes(self, service: &Service) -> Writes {
         let mut create = self.create;
         let mut update: Vec<Rewrite> = self.update.into_iter().map(Rewrite::Copy).collect();
@@ -202,19 +215,22 @@ impl Writes {
     }
 }
 
-/// Whether `service` is an owner of `slice`. Upstream: `ownedBy`.
+/// Whether `service` is an owner of `slice`. Upstream: `ownedBy`. The UID tells apart Services of
+/// one name.
 pub(super) fn is_owned(slice: &EndpointSlice, service: &Service) -> bool {
     slice.meta.owners.iter().any(|owner| {
         owner.uid == service.meta.uid && owner.kind == *"Service" && owner.api_version == *"v1"
     })
 }
 
-/// Whether `slice` equals the placeholder of `service`. The owner is not compared.
+/// Whether `slice` equals the placeholder of `service`. The owner is not compared. Upstream:
+/// `placeholderSliceCompare`.
 fn is_placeholder(slice: &EndpointSlice, service: &Service) -> bool {
     slice.endpoints.is_empty() && slice.ports.is_empty() && has_labels(&slice.meta.labels, service)
 }
 
-/// Whether `labels` are those of the slices of `service`. A missing label equals an empty one.
+/// Whether `labels` are those of the slices of `service`. A missing label equals an empty one. This
+/// is a quirk of upstream's comparison of two maps.
 fn has_labels(labels: &Labels, service: &Service) -> bool {
     let computed = labels::computed(service);
     let get = |key: &str| labels.get(key).map_or("", |value| value.as_str());

@@ -47,7 +47,9 @@ pub(super) struct Slices {
     /// Maximum of endpoints per slice.
     pub(super) max: usize,
     pub(super) order: PortOrder,
+    /// The CPU of zones, and the hints that earlier syncs set.
     pub(super) topology: Arc<Topology>,
+    /// Takes up the nodes that a sync missed.
     pub(super) missing_nodes: Arc<MissingNodes>,
     /// The cache of Services, to compare its age with the leadership term.
     pub(super) services_cache: TrackedCache,
@@ -56,6 +58,7 @@ pub(super) struct Slices {
     /// The same for the cache of nodes.
     pub(super) nodes_cache: TrackedCache,
     pub(super) writer: SliceWriter,
+    /// The times of the last changes, for the annotation that measures programming latency.
     pub(super) times: Arc<TriggerTimes>,
     pub(super) totals: Arc<SliceTotals<AddressType>>,
     pub(super) distributions: Arc<TrafficDistributions>,
@@ -70,6 +73,8 @@ impl ObjectSyncer for Slices {
     type Object = Service;
     type Error = SyncError;
 
+    /// A sync on a stale cache has no Event: users cannot act on it, and the next sync follows
+    /// soon.
     async fn sync(&self, key: &ObjectKey, service: Arc<Service>) -> Result<Requeue, SyncError> {
         let Err(error) = self.sync_service(key, &service).await else {
             self.metrics.synced("success");
@@ -80,6 +85,7 @@ impl ObjectSyncer for Slices {
             return Err(error);
         }
         self.metrics.synced("error");
+        // A process that has lost its leadership sends no Event about its refused writes.
         if !ApiError::within(&error).is_some_and(ApiError::is_fenced) {
             let message = format!("Error updating Endpoint Slices for Service {key}: {error}");
             self.event(
@@ -108,7 +114,9 @@ pub(super) struct Synced<'a> {
     pub(super) key: &'a ObjectKey,
     pub(super) service: &'a Service,
     pub(super) pods: &'a [Arc<Pod>],
-    /// The slices of the Service that are not terminating.
+    /// The slices of the Service that are not terminating. The API server keeps a terminating slice
+    /// until its finalizers are gone. A sync that counted it would wait for a change that may never
+    /// come. Upstream: `dropEndpointSlicesPendingDeletion`.
     pub(super) slices: &'a [Arc<EndpointSlice>],
 }
 
@@ -124,7 +132,8 @@ struct Ages {
 /// The plans of all address types of a Service.
 pub(super) struct Plans {
     families: Vec<FamilyPlan>,
-    /// Slices of other address types, which are deleted.
+    /// Slices of other address types, which are deleted. For example those of the second family of
+    /// a Service that became single-stack.
     others: Vec<Arc<EndpointSlice>>,
 }
 
@@ -144,6 +153,8 @@ impl Plans {
 }
 
 impl Slices {
+    /// Plans and writes the slices of `service`. The ages are taken before pods and slices are read,
+    /// so that neither is older than its age says.
     async fn sync_service(&self, key: &ObjectKey, service: &Service) -> Result<(), SyncError> {
         let spec = &service.spec;
         // The slices of such a Service stay, and users may add their own.
@@ -153,6 +164,8 @@ impl Slices {
         let ages = self.ages();
         let pods = self.pods.selected(&key.namespace, &spec.selector);
         let cached = self.slices.managed(key, MANAGER);
+        // Own deletions that the cache still shows are left out. The comparison with the API server
+        // needs the terminating slices as well, since a list has them.
         let existing = self.writer.written.existing(key, cached);
         let is_kept = |slice: &&Arc<EndpointSlice>| !slice.meta.is_terminating();
         let slices: Vec<_> = existing.iter().filter(is_kept).cloned().collect();
@@ -179,6 +192,8 @@ impl Slices {
             // The CPU of zones may have changed in the meantime.
             plans = self.plan(&synced, &mut nodes);
         }
+        // After the checks, and also without writes: the tracker must see each state of the pods.
+        // Upstream calls `ComputeEndpointLastChangeTriggerTime` at the same point.
         let trigger_time = self.times.observe(key, service, &pods);
         self.write(&synced, plans, trigger_time).await
     }
@@ -198,6 +213,7 @@ impl Slices {
         for name in nodes.missing(pods) {
             match self.client.get(Target::named::<Node>("", &name)).await {
                 Ok(live) => nodes.add(&Node::decode(&live).map_err(LiveError::Object)?),
+                // The node is gone indeed, and its pods are left out.
                 Err(error) if error.is_object_not_found() => {}
                 Err(error) => return Err(LiveError::Request(error)),
             }
@@ -206,6 +222,8 @@ impl Slices {
     }
 
     /// Plans the writes of all address types, without an effect on the memories of the controller.
+    /// The nodes are shared by the types, so each is looked up once. Upstream plans and writes one
+    /// type after the other, so its second type may see other nodes than the first.
     pub(super) fn plan(&self, synced: &Synced<'_>, nodes: &mut Nodes<'_>) -> Plans {
         let Synced { service, pods, .. } = *synced;
         let mut others = synced.slices.to_vec();
@@ -234,7 +252,9 @@ impl Slices {
         Distribution::of(service, self.prefers_same)
     }
 
-    /// Sets the hints of `plan`, or removes them.
+    /// Sets the hints of `plan`, or removes them. `Some` tells that the Service asks for topology
+    /// hints, even if they are impossible. Upstream: `AddHints`, or else `RemoveHintsFromSlices` or
+    /// `ReconcileHints`.
     fn set_hints(&self, service: &Service, plan: &mut Plan) -> Option<Hinted> {
         if topology_enabled(service) {
             return Some(self.topology.hint(plan));
@@ -249,6 +269,8 @@ impl Slices {
     /// Whether the caches show the Service, its pods and its slices as the API server has them. Only the
     /// caches of a new leader may be too old. A write by such caches could remove the endpoint of a
     /// ready pod, or repeat a write of the previous leader.
+    ///
+    /// The nodes are not compared: `complete` has read those that the cache lacks.
     async fn is_current(
         &self,
         synced: &Synced<'_>,
@@ -281,7 +303,9 @@ impl Slices {
             .await
     }
 
-    /// Writes the slices of all address types, and deletes those of other types.
+    /// Writes the slices of all address types, and deletes those of other types. Deletions come
+    /// last, so that clients have the slices of the remaining types before. A failed deletion does
+    /// not stop the next one. Upstream: `Reconcile`.
     pub(super) async fn write(
         &self,
         synced: &Synced<'_>,
@@ -298,6 +322,8 @@ impl Slices {
                 self.topology.forget_hints(key, family);
             }
         }
+        // Before the writes, as in upstream: the metric tells the wish of the user, even if writes
+        // fail.
         self.distributions.set(key, self.distribution(service));
         let bodies = Bodies {
             service,
@@ -339,6 +365,8 @@ impl Slices {
             planned,
             hinted,
         } = plan;
+        // A missing node is a failure of the sync, since a retry may find it. All other pods are
+        // written.
         for missing in planned.without_node {
             self.missing_nodes.add(key, &missing.node);
             failures.push(Failure::MissingNode {
@@ -349,6 +377,8 @@ impl Slices {
         }
         self.metrics
             .changed_endpoints(planned.added, planned.removed);
+        // Before the write, as in upstream: a change of nodes during the write must find the new
+        // hints.
         let notice = self.topology.record(key, family, hinted);
         let writes = planned.plan.into_writes(service);
         let written = self.writer.write(
@@ -371,14 +401,18 @@ impl Slices {
                 self.metrics
                     .changed_slices(service, distribution, writes.len());
             }
+            // The namespace terminates. Upstream returns early as well, before it observes the
+            // metric.
             Ok(false) => {}
             Err(error) => failures.push(Failure::Write(error)),
         }
+        // The Event follows even after a failed write, as in upstream.
         if let Some(notice) = notice {
             self.notify(service, family, &notice);
         }
     }
 
+    /// The Event of a change of topology hints. Upstream: `FormatWithAddressType`.
     fn notify(&self, service: &Service, family: AddressType, notice: &Notice) {
         let (kind, reason, text) = match notice {
             Notice::Enabled => (
@@ -418,6 +452,9 @@ struct Bodies<'a> {
 
 impl Bodies<'_> {
     /// The body of a new slice; `name` is the name that it takes over.
+    ///
+    /// A slice that takes over a name gets a whole new body, so the labels and annotations of its
+    /// predecessor are gone. Upstream: `newEndpointSlice` and `finalize`.
     fn new_slice<'b>(
         &'b self,
         address_type: AddressType,
@@ -437,7 +474,8 @@ impl Bodies<'_> {
         self.stamped(new.body(name).with_generate_name(&prefix))
     }
 
-    /// The slice to replace, and the body that replaces it.
+    /// The slice to replace, and the body that replaces it. A copy keeps fields that this
+    /// controller does not know.
     fn rewritten<'b>(
         &'b self,
         family: AddressType,
@@ -457,7 +495,8 @@ impl Bodies<'_> {
         }
     }
 
-    /// `body` with the annotation of the trigger time, or without it.
+    /// `body` with the annotation of the trigger time, or without it. Without a new time the
+    /// annotation goes, so that no latency is measured twice. Upstream: `addTriggerTimeAnnotation`.
     fn stamped<'b>(&self, body: SliceBody<'b>) -> SliceBody<'b> {
         body.with_annotation(TRIGGER_TIME, self.trigger_time.map(|time| time.to_string()))
     }

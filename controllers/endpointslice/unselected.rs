@@ -12,7 +12,8 @@ use steersman_why::{Code, Doc, Explanation, Reason, Workload, World, workloads};
 
 use super::NAME;
 
-/// Namespaces in one sentence, and workloads that one answer looks into.
+/// Namespaces in one sentence, and workloads that one answer looks into. More would make the
+/// message too long to read.
 const SHOWN: usize = 3;
 
 /// Adds the reason why `service`, the object `doc`, selects none of the `pods` of its namespace. Its
@@ -40,6 +41,7 @@ pub(super) fn explain(
         .into_iter()
         .partition(|maker| maker.replicas() == Some(0));
     let since = empty_since(slices);
+    // A workload that is scaled to zero is the whole reason, so other guesses are left out.
     if !idle.is_empty() && wanting.is_empty() {
         let short: Vec<String> = idle.iter().take(SHOWN).map(Workload::short).collect();
         let long: Vec<String> = idle.iter().take(SHOWN).map(Workload::long).collect();
@@ -57,6 +59,7 @@ pub(super) fn explain(
     if let Some(near) = near(pods, selector) {
         message = format!("{message}; {near}");
     }
+    // A workload with replicas but without pods has its own reason, which follows below.
     if let [maker, ..] = &wanting[..] {
         message = format!(
             "{message}; {} makes such pods, and has none yet",
@@ -90,7 +93,8 @@ fn makes(workload: &Doc, selector: &Labels) -> bool {
     })
 }
 
-/// The first pod that lacks a single label of `selector`, which has several.
+/// The first pod that lacks a single label of `selector`, which has several. A selector with a
+/// single label has no near miss: each pod without it would count.
 fn near(pods: &[Doc], selector: &Labels) -> Option<String> {
     pods.iter().find_map(|doc| {
         let pod = doc.view::<Pod>()?;
@@ -149,6 +153,8 @@ fn empty_since(slices: &[&Doc]) -> Option<Timestamp> {
             slice.time(CHANGED)
         }
     });
+    // One slice without a time makes the result unknown. The last change of all slices is the time
+    // since which all of them are empty.
     times.collect::<Option<Vec<_>>>()?.into_iter().max()
 }
 

@@ -6,6 +6,9 @@
 //!
 //! Upstream: `getAllocations`, `getGivingAndReceivingZones` and `getHintsByZone` of
 //! `k8s.io/endpointslice/topologycache`.
+//!
+//! Sums and comparisons use floating point in the order of upstream's expressions, because rounding
+//! decides at bounds such as ceil(2.0 / 1.2).
 
 use std::collections::BTreeMap;
 
@@ -14,7 +17,7 @@ use steersman_values::intern::Sym;
 
 use super::is_ready;
 
-/// The overload that a zone may have, as a part of its capacity.
+/// The overload that a zone may have, as a part of its capacity. Upstream: `overloadThreshold`.
 const OVERLOAD: f64 = 0.2;
 
 /// Endpoints by zone.
@@ -35,8 +38,11 @@ pub(super) enum Ratios {
 /// The bounds of one zone.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Allocation {
+    /// With fewer endpoints, the zone would be overloaded by more than 20 %.
     pub(super) minimum: i64,
+    /// The minimum plus all endpoints beyond the minimums of all zones.
     pub(super) maximum: i64,
+    /// The part of the CPU, but never below the minimum.
     pub(super) desired: f64,
 }
 
@@ -46,12 +52,17 @@ pub(super) struct Allocations(pub(super) BTreeMap<Sym, Allocation>);
 /// Endpoints to hint to other zones.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Transfers {
+    /// Endpoints that leave each zone. The sums of both maps are equal.
     pub(super) giving: Counts,
     pub(super) receiving: Counts,
 }
 
 impl Allocations {
     /// The bounds for `ready` endpoints, or the reason why there are none.
+    ///
+    /// The reasons are upstream's messages of Events, in the order of its checks. The text for
+    /// `NotLoaded` fits another state better, but it is the one that upstream has before its first
+    /// count of nodes. Upstream: `getAllocations`.
     pub(super) fn new(ratios: &Ratios, ready: usize) -> Result<Self, String> {
         let zones = match ratios {
             Ratios::NotLoaded => return Err("Nodes only ready in one zone".to_owned()),
@@ -62,6 +73,7 @@ impl Allocations {
             Ratios::Zones(zones) => zones,
         };
         let numbers = format!("({ready} endpoints, {} zones)", zones.len());
+        // Each zone needs at least one endpoint, or its clients have none.
         if zones.len() > ready {
             return Err(format!("Insufficient number of endpoints {numbers}"));
         }
@@ -84,6 +96,8 @@ impl Allocations {
             .map(|allocation| allocation.minimum)
             .sum();
         let spare = ready as i64 - minimums;
+        // The minimums are rounded up, so their sum may exceed the endpoints. For example, three
+        // zones with equal CPU and four endpoints need two endpoints each.
         if spare < 0 {
             return Err(format!(
                 "Unable to allocate minimum required endpoints to each zone without exceeding overload \
@@ -96,8 +110,10 @@ impl Allocations {
         Ok(Self(allocations))
     }
 
-    /// The hints of the ready endpoints of `slice`, by zone. `None` if the slice must change: a hint
-    /// is missing, or its zone has no allocation or too many hints together with `counted`.
+    /// The hints of the ready endpoints of `slice`, by zone. `None` if the slice must change: a
+    /// hint is missing, or its zone has no allocation or too many hints together with `counted`. A
+    /// valid slice is left alone even if another distribution were better, which saves writes.
+    /// Upstream: `getHintsByZone`.
     pub(super) fn hints_of(&self, slice: &EndpointSlice, counted: &Counts) -> Option<Counts> {
         let mut hinted = Counts::new();
         for endpoint in slice.endpoints.iter().filter(|endpoint| is_ready(endpoint)) {
@@ -120,6 +136,10 @@ impl Allocations {
     }
 
     /// The endpoints that zones with more than their desired number give to others.
+    ///
+    /// One endpoint moves at a time, from the largest surplus to the largest shortage. The
+    /// conditions of the end avoid a move that would turn a small surplus into a shortage.
+    /// Upstream: `getGivingAndReceivingZones`.
     pub(super) fn transfers(&self, counts: &Counts) -> Transfers {
         let mut surplus = BTreeMap::new();
         let mut shortage = BTreeMap::new();
@@ -149,7 +169,9 @@ impl Allocations {
 }
 
 impl Transfers {
-    /// The zone to which an endpoint of the zone `giving` is hinted; `None` if it stays.
+    /// The zone to which an endpoint of the zone `giving` is hinted; `None` if it stays. The
+    /// receiving zones follow in the order of their names; upstream's order is random. Upstream:
+    /// `redistributeHints`.
     pub(super) fn next(&mut self, giving: &Sym) -> Option<Sym> {
         let left = self.giving.get_mut(giving).filter(|left| **left > 0)?;
         let (receiving, wanted) = self.receiving.iter_mut().find(|(_, wanted)| **wanted > 0)?;
@@ -159,7 +181,8 @@ impl Transfers {
     }
 }
 
-/// The zone with the largest positive number; of equal ones the first by name.
+/// The zone with the largest positive number; of equal ones the first by name. Upstream's `getMost`
+/// picks any of equal ones.
 fn most<'a>(zones: &BTreeMap<&'a Sym, f64>) -> Option<&'a Sym> {
     let mut largest: Option<(&Sym, f64)> = None;
     for (zone, number) in zones {
@@ -176,6 +199,7 @@ pub(super) fn is_overloaded(counts: &Counts, ratios: &Ratios) -> bool {
     if counts.is_empty() {
         return false;
     }
+    // Hints exist, but are impossible by now. The sync of the Service removes them.
     let Ratios::Zones(zones) = ratios else {
         return true;
     };

@@ -29,7 +29,8 @@ use super::desired::ZONE;
 use super::hints::{is_ready, remove};
 use super::plan::Plan;
 
-/// Nodes with one of these labels do not count.
+/// Nodes with one of these labels do not count. The value of the label is
+/// ignored. Upstream: `hasExcludedLabels`.
 const EXCLUDED: [&str; 2] = [
     "node-role.kubernetes.io/control-plane",
     "node-role.kubernetes.io/master",
@@ -38,9 +39,10 @@ const EXCLUDED: [&str; 2] = [
 /// An Event about the hints of a Service and address type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Notice {
-    /// The Service had no hints before.
+    /// The Service had no hints before. It is told by the first address type with hints.
     Enabled,
-    /// The hints are removed, for this reason.
+    /// The hints are removed, for this reason. Impossible hints are told again in each sync, as in
+    /// upstream.
     Disabled(String),
 }
 
@@ -56,18 +58,21 @@ struct State {
     ratios: Ratios,
     /// Ready endpoints by hinted zone.
     hints: HashMap<ObjectKey, BTreeMap<AddressType, Counts>>,
-    /// Services with hints. A failure of one address type removes the Service.
+    /// Services with hints. A failure of one address type removes the Service. This is a quirk of
+    /// upstream's `RemoveHints`. The other address type keeps its hints, and its next sync tells
+    /// them as enabled once more.
     enabled: HashSet<ObjectKey>,
 }
 
 impl Topology {
-    /// Computes the CPU of zones from all nodes.
+    /// Computes the CPU of zones from all nodes. Upstream: `SetNodes`.
     pub(super) fn set_nodes(&self, nodes: &[Arc<Node>]) {
         let ratios = ratios(nodes);
         self.state().ratios = ratios;
     }
 
-    /// The Services with too few endpoints in a zone, by the recorded hints.
+    /// The Services with too few endpoints in a zone, by the recorded hints. Upstream:
+    /// `GetOverloadedServices`.
     pub(super) fn overloaded(&self) -> Vec<ObjectKey> {
         let state = self.state();
         let is_overloaded = |counts: &Counts| is_overloaded(counts, &state.ratios);
@@ -90,7 +95,8 @@ impl Topology {
         state.enabled.remove(service)
     }
 
-    /// Sets the hints of `plan`, or removes them if they are impossible.
+    /// Sets the hints of `plan`, or removes them if they are impossible. The plan changes, but the
+    /// records do not: a plan may be dropped when the caches are stale. Upstream: `AddHints`.
     pub(super) fn hint(&self, plan: &mut Plan) -> Hinted {
         let ready = plan
             .written()
@@ -101,14 +107,16 @@ impl Topology {
         let ready = ready + unchanged.filter(|endpoint| is_ready(endpoint)).count();
         let hinted = Allocations::new(&self.state().ratios, ready)
             .and_then(|allocations| assign(&allocations, plan));
+        // Without hints, each client may use all zones, which is safe. Hints for only some
+        // endpoints would overload these.
         if hinted.is_err() {
             remove(plan);
         }
         hinted
     }
 
-    /// Records the hints of `service` for one address type. `None` means that the Service does not ask
-    /// for them.
+    /// Records the hints of `service` for one address type. `None` means that the Service does not
+    /// ask for them. Returns the Event for users, if there is one.
     pub(super) fn record(
         &self,
         service: &ObjectKey,
@@ -165,6 +173,10 @@ impl Memory for Topology {
 }
 
 /// The part of each zone in the CPU of all nodes that count.
+///
+/// One node without zone or CPU makes the whole result insufficient, as in upstream: its share is
+/// unknown, and any ratio would be wrong. Nodes that are not ready have no share. Upstream:
+/// `SetNodes`.
 fn ratios(nodes: &[Arc<Node>]) -> Ratios {
     let counts = |labels: &Labels| EXCLUDED.iter().all(|key| labels.get(key).is_none());
     let mut cpu: BTreeMap<Sym, i64> = BTreeMap::new();
@@ -197,6 +209,10 @@ fn ratios(nodes: &[Arc<Node>]) -> Ratios {
 
 /// Sets the hints of the slices to write, and returns the endpoints by hinted zone. Slices with hints
 /// that do not fit move from the unchanged to the updated ones.
+///
+/// First, each endpoint is hinted to its own zone. Then zones with a surplus hint some of theirs to
+/// other zones. Only slices that are written take part, so a small change of endpoints does not
+/// rewrite all slices. An endpoint without zone makes hints impossible. Upstream: `AddHints`.
 fn assign(allocations: &Allocations, plan: &mut Plan) -> Hinted {
     let mut counts = Counts::new();
     plan.update_unchanged(|slice| match allocations.hints_of(slice, &counts) {

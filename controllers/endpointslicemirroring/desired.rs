@@ -13,14 +13,16 @@ use steersman_objects::{
     EndpointSubset,
 };
 
-/// The endpoints with one address type and equal ports. May be empty.
+/// The endpoints with one address type and equal ports. May be empty. An empty group deletes the
+/// slices of its ports and type.
 pub(super) struct Group {
     pub(super) family: AddressType,
     pub(super) ports: Ports,
     pub(super) endpoints: Vec<Endpoint>,
 }
 
-/// The desired groups, and the numbers of addresses that they lack.
+/// The desired groups, and the numbers of addresses that they lack. The Events and one metric tell
+/// both numbers to users.
 #[derive(Default)]
 pub(super) struct Desired {
     pub(super) groups: Vec<Group>,
@@ -31,11 +33,16 @@ pub(super) struct Desired {
 }
 
 /// The endpoints for `subsets`, at most `max` of each subset. Ready addresses come first.
+///
+/// The maximum counts both address types together, and invalid addresses do not count. Upstream:
+/// the first half of `reconcile`.
 pub(super) fn desired(subsets: &[EndpointSubset], max: usize, order: PortOrder) -> Desired {
     let mut desired = Desired::default();
     let mut positions = HashMap::new();
     for subset in repack(subsets, order) {
         let ports = Ports::new(subset.ports.iter().map(port).collect(), order);
+        // Both groups exist even if a subset has one family. The empty one deletes slices of the
+        // other family.
         let [v4, v6] = [AddressType::IPv4, AddressType::IPv6].map(|family| {
             *positions.entry((family, ports.clone())).or_insert_with(|| {
                 desired.groups.push(Group {
@@ -67,11 +74,13 @@ pub(super) fn desired(subsets: &[EndpointSubset], max: usize, order: PortOrder) 
             }
             added += 1;
         }
+        // As upstream: invalid addresses count as skipped, too.
         desired.skipped += total - added;
     }
     desired
 }
 
+/// Upstream: `epPortsToEpsPorts`.
 fn port(port: &EndpointPort) -> EndpointSlicePort {
     EndpointSlicePort {
         name: Some(port.name.clone()),
@@ -81,9 +90,11 @@ fn port(port: &EndpointPort) -> EndpointSlicePort {
     }
 }
 
-/// The endpoint for `address`; `None` if its text is no address.
+/// The endpoint for `address`; `None` if its text is no address. Upstream: `addressToEndpoint`.
 fn endpoint(address: EndpointAddress, is_ready: bool) -> Option<(AddressType, Endpoint)> {
     let ip = addresses::parse(&address.ip)?;
+    // The text is written in its usual form, since users may write leading zeros. `serving`,
+    // `terminating` and `zone` stay unset, because Endpoints do not tell them.
     let endpoint = Endpoint {
         addresses: Addresses::new([ip.to_string().as_str()]),
         conditions: EndpointConditions {

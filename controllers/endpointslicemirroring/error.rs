@@ -6,7 +6,8 @@ use steersman_objects::ObjectKey;
 use steersman_runtime::consistency::{RECHECK, Unconfirmed};
 use steersman_runtime::workers::Retry;
 
-/// Failures in a row after which a key is dropped until the next event.
+/// Failures in a row after which a key is dropped until the next event. The last retries are 100 s
+/// apart. Upstream: `maxRetries`.
 const MAX_RETRIES: u32 = 15;
 
 /// The operation that failed.
@@ -18,6 +19,7 @@ pub(super) enum SyncError {
     /// Slices of Endpoints that are no longer mirrored. `source` is the first failure.
     #[error(
         "error(s) deleting {failed}/{all} EndpointSlices for {key} Endpoints, including: {source}"
+    /// All slices were tried. Upstream: `deleteEndpoints`.
     )]
     CleanUp {
         key: ObjectKey,
@@ -36,7 +38,8 @@ pub(super) enum SyncError {
 }
 
 impl SyncError {
-    /// The treatment of the key. `failures` is the number of earlier failures in a row.
+    /// The treatment of the key. `failures` is the number of earlier failures in a row. A stale
+    /// cache is no failure of the Endpoints, so its check comes before the count.
     pub(super) fn retry(&self, failures: u32) -> Retry {
         if matches!(
             self,

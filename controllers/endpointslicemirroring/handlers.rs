@@ -1,6 +1,8 @@
 //! The Endpoints that a change enqueues. Endpoints, Service and slices share one name.
 //!
 //! Upstream: the handlers of `pkg/controller/endpointslicemirroring`.
+//!
+//! Of a Service, only the presence of a selector matters here.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,10 +14,12 @@ use steersman_runtime::workqueue::WorkQueue;
 
 use super::MANAGER;
 
-/// Label of Endpoints that are not mirrored, with the value `true`.
+/// Label of Endpoints that are not mirrored, with the value `true`. API servers set it on the
+/// Endpoints of `default/kubernetes`, whose slices they write themselves.
 const SKIP_MIRROR: &str = "endpointslice.kubernetes.io/skip-mirror";
 
-/// Annotation of Endpoints that old clients use for leader election.
+/// Annotation of Endpoints that old clients use for leader election. Such Endpoints change with
+/// each renewal, every few seconds. Upstream: `hasLeaderElection`.
 const LEADER: &str = "control-plane.alpha.kubernetes.io/leader";
 
 /// Registers the handlers. `period` is the delay after changes of slices.
@@ -27,6 +31,7 @@ pub(super) fn register(
 ) {
     let of_endpoints = queue.clone();
     informers.shared::<Endpoints>().add_handler(move |change| {
+        // Endpoints that are no longer mirrored need one more sync, which deletes their slices.
         let was_mirrored = match change {
             Change::Updated { old, .. } => is_mirrored(old),
             _ => false,
@@ -38,6 +43,7 @@ pub(super) fn register(
     let of_services = queue.clone();
     informers.shared::<Service>().add_handler(move |change| {
         let has_selector = |service: &Service| !service.spec.selector.is_empty();
+        // A new Service makes its older Endpoints eligible, and a deleted one ends their mirroring.
         let enqueues = match change {
             Change::Updated { old, new } => has_selector(old) != has_selector(new),
             _ => !has_selector(change.object()),
@@ -52,12 +58,14 @@ pub(super) fn register(
         .shared::<EndpointSlice>()
         .add_handler(move |change| {
             for key in changes.affected(&change) {
+                // Upstream has no minimum here, unlike the EndpointSlice controller.
                 queue.add_after(key, period);
             }
         });
 }
 
-/// Whether `endpoints` themselves allow mirroring. Upstream: `shouldMirror`.
+/// Whether `endpoints` themselves allow mirroring. Upstream: `shouldMirror`. The Service must agree
+/// as well; the sync checks that. Other values of the label count as unset.
 pub(super) fn is_mirrored(endpoints: &Endpoints) -> bool {
     let is_skipped = endpoints
         .meta

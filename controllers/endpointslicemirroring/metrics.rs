@@ -11,14 +11,20 @@ use super::plan::Changes;
 /// The metric families. Families without labels appear with their first value, as upstream's do.
 #[derive(Debug, Clone)]
 pub(super) struct MirroringMetrics {
+    /// One observation per sync that mirrors, also with 0.
     endpoints_added: HistogramVec,
     endpoints_updated: HistogramVec,
     endpoints_removed: HistogramVec,
+    /// Invalid addresses, and those beyond the maximum of a subset.
     addresses_skipped: HistogramVec,
+    /// Seconds. Failed syncs and those that delete count as well.
     sync_duration: HistogramVec,
+    /// This and the next two are sums over all Endpoints.
     endpoints_desired: IntGaugeVec,
     slices: IntGaugeVec,
     desired_slices: IntGaugeVec,
+    /// By operation. Deletions of slices that are no longer mirrored are not counted, as in
+    /// upstream.
     changes: IntCounterVec,
 }
 
@@ -27,6 +33,7 @@ impl MirroringMetrics {
     pub(super) fn register(registry: &Registry) -> Result<Self, prometheus::Error> {
         let name = |name: &str| format!("endpoint_slice_mirroring_controller_{name}");
         let histogram = |of: &str, help: &str, first: f64| {
+            // Upstream's buckets: 15 that double, from 2 endpoints or from 1 ms.
             let opts = HistogramOpts::new(name(of), help);
             HistogramVec::new(opts.buckets(exponential_buckets(first, 2.0, 15)?), &[])
         };

@@ -57,15 +57,18 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     init,
 };
 
+/// Name in `--controllers`, in logs and metrics.
 const NAME: &str = "endpointslice-mirroring-controller";
 
-/// Name of its client and of its service account.
+/// Name of its client and of its service account. Upstream's bootstrap policy knows the controller
+/// by this name.
 const IDENTITY: &str = "endpointslicemirroring-controller";
 
 /// Source of its Events.
 const COMPONENT: &str = "endpoint-slice-mirroring-controller";
 
-/// Value of the label `endpointslice.kubernetes.io/managed-by`.
+/// Value of the label `endpointslice.kubernetes.io/managed-by`. Slices with another value are left
+/// alone. Upstream: `ControllerName`.
 const MANAGER: &str = "endpointslicemirroring-controller.k8s.io";
 
 const RULES: &[Rule] = &[
@@ -82,7 +85,9 @@ const RULES: &[Rule] = &[
     Rule::EVENTS,
 ];
 
-/// The back-off of a key after a failed sync: first and longest.
+/// The back-off of a key after a failed sync: first and longest. The first delay is longer than
+/// usual, because a sync may send large writes. Upstream: `defaultSyncBackOff` and
+/// `maxSyncBackOff`.
 const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(100));
 
 fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
@@ -110,6 +115,7 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     keyed.remembers(written.clone());
     keyed.remembers(totals.clone());
 
+    // Only changes of slices wait for this period. Endpoints and Services are enqueued at once.
     let period = ctx
         .options
         .time("mirroring-endpointslice-updates-batch-period");

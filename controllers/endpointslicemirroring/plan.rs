@@ -29,10 +29,11 @@ pub(super) struct Draft {
 #[derive(Default)]
 pub(super) struct Plan {
     pub(super) create: Vec<Draft>,
-    /// Slices and their new content.
+    /// Slices and their new content. The PUT has no resource version, as upstream's.
     pub(super) update: Vec<(Arc<EndpointSlice>, Draft)>,
     pub(super) delete: Vec<Arc<EndpointSlice>>,
     pub(super) changes: Changes,
+    /// One entry per group, for the gauges of totals.
     pub(super) counts: Vec<SliceCount>,
 }
 
@@ -46,6 +47,10 @@ pub(super) struct Changes {
 
 /// The writes that make `existing` mirror `groups` of `endpoints`. A slice has at most `max`
 /// endpoints.
+///
+/// Slices are matched by address type and ports. The order of `groups` and `existing` decides the
+/// order of the writes, where upstream iterates over maps. Upstream: the second half of
+/// `reconcile`.
 pub(super) fn plan(
     endpoints: &Endpoints,
     groups: Vec<Group>,
@@ -54,7 +59,9 @@ pub(super) fn plan(
     order: PortOrder,
 ) -> Plan {
     let mut plan = Plan::default();
+    // The type is a text here, so slices of an unknown type match no group and are deleted.
     let mut by_key: HashMap<(String, Ports), Vec<Arc<EndpointSlice>>> = HashMap::new();
+    // The map has a random order, and the deletions must follow the order of the slices.
     let mut keys = Vec::new();
     for slice in existing {
         let key = (
@@ -88,7 +95,8 @@ impl Plan {
         !(self.create.is_empty() && self.update.is_empty() && self.delete.is_empty())
     }
 
-    /// Adds the writes for one group. `existing` are its slices.
+    /// Adds the writes for one group. `existing` are its slices. Upstream:
+    /// `reconcileByPortMapping`.
     fn add(
         &mut self,
         endpoints: &Endpoints,
@@ -118,11 +126,15 @@ impl Plan {
                     draft.endpoints.truncate(max);
                     self.create.push(draft);
                 }
+                // The first slice stays, and all others are surplus, such as those of a lost
+                // answer.
                 Some(slice) => {
                     let changes = changes(&slice, &draft.endpoints);
                     self.changes.added += changes.added;
                     self.changes.updated += changes.updated;
                     self.changes.removed += changes.removed;
+                    // `changes` compares before the cut below, as in upstream. A slice that is cut
+                    // off is therefore written again in each sync.
                     if changes != Changes::default() || !has_metadata(&slice, endpoints) {
                         draft.endpoints.truncate(max);
                         self.update.push((slice, draft));
@@ -138,7 +150,8 @@ impl Plan {
         });
     }
 
-    /// Lets new slices take over the names of slices to delete.
+    /// Lets new slices take over the names of slices to delete. A slice cannot change its type, so
+    /// only slices of one type are paired. Upstream: `recycleSlices`.
     fn recycle(&mut self) {
         for draft in std::mem::take(&mut self.create) {
             let has_type = |slice: &Arc<EndpointSlice>| slice.address_type == draft.family.as_str();
@@ -150,7 +163,8 @@ impl Plan {
     }
 }
 
-/// The endpoints, of which the last one with its identity counts.
+/// The endpoints, of which the last one with its identity counts. Upstream's `EndpointSet` replaces
+/// an endpoint with the same identity as well.
 fn unique(endpoints: Vec<Endpoint>) -> Vec<Endpoint> {
     let mut last = HashMap::new();
     for (position, endpoint) in endpoints.iter().enumerate() {
@@ -164,7 +178,7 @@ fn unique(endpoints: Vec<Endpoint>) -> Vec<Endpoint> {
         .collect()
 }
 
-/// The changes from the endpoints of `slice` to `wanted`.
+/// The changes from the endpoints of `slice` to `wanted`. Upstream: `totalChanges`.
 fn changes(slice: &EndpointSlice, wanted: &[Endpoint]) -> Changes {
     let by_key: HashMap<EndpointKey<'_>, &Endpoint> = wanted
         .iter()
@@ -185,7 +199,10 @@ fn changes(slice: &EndpointSlice, wanted: &[Endpoint]) -> Changes {
     changes
 }
 
-/// Whether labels, annotations and owner of `slice` are those of `endpoints`.
+/// Whether labels, annotations and owner of `slice` are those of `endpoints`. The annotations must
+/// be equal, so the sync removes those that users add to a slice. An owner of the same name with
+/// another UID is an earlier Endpoints object: the garbage collector would delete the slice.
+/// Upstream: `needRebuildExistingSlices`.
 fn has_metadata(slice: &EndpointSlice, endpoints: &Endpoints) -> bool {
     let found = slice
         .meta
@@ -211,7 +228,8 @@ fn has_metadata(slice: &EndpointSlice, endpoints: &Endpoints) -> bool {
         && !is_other_owner
 }
 
-/// The labels of the slices of `endpoints`.
+/// The labels of the slices of `endpoints`. The reserved labels win over equal keys of the
+/// Endpoints. Upstream: `newEndpointSlice`.
 pub(super) fn labels(endpoints: &Endpoints) -> BTreeMap<&str, &str> {
     let labels = endpoints.meta.labels.iter();
     let mut labels: BTreeMap<&str, &str> = labels.map(|(key, value)| (&**key, &**value)).collect();
@@ -221,7 +239,7 @@ pub(super) fn labels(endpoints: &Endpoints) -> BTreeMap<&str, &str> {
 }
 
 /// The annotations of the slices of `endpoints`. The view omits the annotation of `kubectl apply`,
-/// which is not mirrored either.
+/// which is not mirrored either. The trigger time is left out as well, as in `newEndpointSlice`.
 pub(super) fn annotations(endpoints: &Endpoints) -> BTreeMap<&str, &str> {
     let annotations: &Annotations = &endpoints.annotations;
     annotations

@@ -42,6 +42,7 @@ pub(super) struct Mirroring {
     pub(super) max: usize,
     pub(super) order: PortOrder,
     pub(super) writer: SliceWriter,
+    /// One entry for both address types, as in upstream.
     pub(super) totals: Arc<SliceTotals<()>>,
     pub(super) metrics: MirroringMetrics,
     pub(super) client: ApiClient,
@@ -56,6 +57,7 @@ impl ObjectSyncer for Mirroring {
         self.sync_key(key, Some(&endpoints)).await
     }
 
+    /// The garbage collector would delete the slices as well, but later.
     async fn clean_up(&self, key: &ObjectKey) -> Result<Requeue, SyncError> {
         self.sync_key(key, None).await
     }
@@ -78,6 +80,9 @@ struct Cached<'a> {
 }
 
 impl Mirroring {
+    /// Decides by Endpoints and Service whether to mirror. In all other cases the slices are
+    /// deleted: without Endpoints, without a Service, and with a selector, for which another
+    /// controller makes slices.
     async fn sync_key(
         &self,
         key: &ObjectKey,
@@ -85,6 +90,8 @@ impl Mirroring {
     ) -> Result<Requeue, SyncError> {
         let began = Instant::now();
         let slices = || self.slices.managed(key, MANAGER);
+        // The fields are evaluated in this order: Service and slices are read after the ages of
+        // their caches.
         let cached = Cached {
             key,
             endpoints,
@@ -100,11 +107,13 @@ impl Mirroring {
             Some(endpoints) if has_no_selector => self.mirror(&cached, endpoints).await,
             _ => self.delete_all(&cached).await,
         };
+        // After a failure too. Upstream observes the duration in a `defer`.
         self.metrics.synced(began.elapsed());
         synced.map(|()| Requeue::Never)
     }
 
-    /// Makes the slices mirror `endpoints`.
+    /// Makes the slices mirror `endpoints`. A terminating owner gets no new slices; see
+    /// `SliceWriter::write`.
     async fn mirror(&self, cached: &Cached<'_>, endpoints: &Endpoints) -> Result<(), SyncError> {
         let Desired {
             groups,
@@ -121,6 +130,8 @@ impl Mirroring {
         if plan.has_writes() {
             self.check(cached).await?;
         }
+        // Metrics and Events follow the check, and come before the writes, as in upstream's
+        // `reconcile`.
         self.metrics.skipped(skipped);
         self.report(endpoints, invalid, skipped);
         self.metrics.changed_endpoints(plan.changes);
@@ -142,7 +153,8 @@ impl Mirroring {
         Ok(())
     }
 
-    /// Records the addresses that are not mirrored.
+    /// Records the addresses that are not mirrored. The second Event has the sum of both numbers,
+    /// as in upstream.
     fn report(&self, endpoints: &Endpoints, invalid: usize, skipped: usize) {
         let event = |reason: &'static str, message: String| {
             let object = ObjectReference::of(endpoints);
@@ -164,12 +176,15 @@ impl Mirroring {
         }
     }
 
-    /// Deletes all slices that mirror the Endpoints with this key. Tries all of them.
+    /// Deletes all slices that mirror the Endpoints with this key. Tries all of them. Terminating
+    /// slices are among them, as in upstream; a repeated DELETE has no effect.
     async fn delete_all(&self, cached: &Cached<'_>) -> Result<(), SyncError> {
         let Cached { key, slices, .. } = cached;
         if !slices.is_empty() {
             self.check(cached).await?;
         }
+        // Before the deletions, as in upstream's `deleteEndpoints`: a failure does not keep the old
+        // numbers.
         self.totals.forget(key);
         let mut failures = Vec::new();
         for slice in slices {
@@ -197,6 +212,7 @@ impl Mirroring {
         })
     }
 
+    /// The Service is compared even if it is missing, because its absence deletes slices.
     async fn is_current(&self, cached: &Cached<'_>) -> Result<bool, LiveError> {
         let client = &self.client;
         let key = cached.key;

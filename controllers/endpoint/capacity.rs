@@ -12,7 +12,8 @@ use steersman_objects::{Annotations, EndpointAddress, EndpointSubset};
 /// The most addresses of an Endpoints object. Upstream: `maxCapacity`.
 const MAX: usize = 1000;
 
-/// Annotation of an Endpoints object that lacks addresses because of the limit.
+/// Annotation of an Endpoints object that lacks addresses because of the limit. Consumers can tell
+/// by it that addresses are missing. Its value is `truncated`.
 pub(super) const OVER_CAPACITY: &str = "endpoints.kubernetes.io/over-capacity";
 
 /// Number of ready and of not ready addresses.
@@ -24,12 +25,15 @@ fn counts(subsets: &[EndpointSubset]) -> (usize, usize) {
     (ready.sum(), not_ready.sum())
 }
 
-/// Removes the addresses beyond the limit. True if there were any.
+/// Removes the addresses beyond the limit. True if there were any. Longer objects cost every
+/// watcher much, and may exceed the size limit of etcd. The caller compares before it truncates, so
+/// a Service above the limit is written in each sync, as in upstream.
 pub(super) fn truncate(subsets: &mut Vec<EndpointSubset>) -> bool {
     let (ready, not_ready) = counts(subsets);
     if ready + not_ready <= MAX {
         return false;
     }
+    // Too many ready addresses leave no room for others.
     let cuts_ready = ready > MAX;
     let (limit, total) = if cuts_ready {
         (MAX, ready)
@@ -59,7 +63,8 @@ fn keep_share(list: &mut Vec<EndpointAddress>, total: usize, limit: usize, left:
 }
 
 /// True if a stored object is within the limit and says so. Upstream:
-/// `capacityAnnotationSetCorrectly`.
+/// `capacityAnnotationSetCorrectly`. An object with the annotation is therefore written in each
+/// sync, as in upstream.
 pub(super) fn is_within(subsets: &[EndpointSubset], annotations: &Annotations) -> bool {
     let (ready, not_ready) = counts(subsets);
     ready + not_ready <= MAX && annotations.get(OVER_CAPACITY).is_none()

@@ -27,6 +27,7 @@ pub(super) fn register(
     let keys = queue.clone();
     informers.shared::<Pod>().add_handler(move |change| {
         for key in by_pod.affected(&change) {
+            // `--endpoint-updates-batch-period`, zero by default.
             keys.add_after(key, batch_period);
         }
     });
@@ -39,6 +40,7 @@ pub(super) fn register(
                 has_mark(&object.meta.labels) && known.get(&object.key()).is_none()
             }
             Change::Updated { .. } => false,
+            // Also after our own deletion: the sync then finds nothing to do.
             Change::Deleted { .. } => true,
         };
         if needs_sync {

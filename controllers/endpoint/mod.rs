@@ -60,9 +60,11 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     init,
 };
 
+/// Name in `--controllers`, in logs and metrics.
 const NAME: &str = "endpoints-controller";
 
-/// Name of the client, and source of its Events.
+/// Name of the client, and source of its Events. Also the value of the label that marks its
+/// objects.
 const COMPONENT: &str = "endpoint-controller";
 
 const RULES: &[Rule] = &[
@@ -77,7 +79,8 @@ const RULES: &[Rule] = &[
     Rule::EVENTS,
 ];
 
-/// Annotation of an Endpoints object that old releases used as a lock for leader election.
+/// Annotation of an Endpoints object that old releases used as a lock for leader election. Without
+/// this exception, the start of a manager would delete the locks of others.
 const LEADER: &str = "control-plane.alpha.kubernetes.io/leader";
 
 fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
@@ -121,6 +124,7 @@ struct EndpointsController {
 impl Controller for EndpointsController {
     fn run(self: Box<Self>, stop: CancellationToken) -> Pin<Box<dyn Future<Output = ()> + Send>> {
         Box::pin(async move {
+            // Before the workers start, and after the caches are filled.
             self.enqueue_leftovers();
             run_workers(NAME, self.queue, self.workers, self.runner, stop).await;
         })

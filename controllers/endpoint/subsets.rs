@@ -1,7 +1,7 @@
 //! The subsets of a Service: its pods with their addresses and ports, packed in upstream's order.
 //!
-//! A pod needs an address of the Service's first family, and at least one of its ports. Upstream: the loop of `syncService`, `podToEndpointAddressForService`,
-//! `addEndpointSubset`.
+//! A pod needs an address of the Service's first family, and at least one of its ports. Upstream: the
+//! loop of `syncService`, `podToEndpointAddressForService`, `addEndpointSubset`.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -11,13 +11,17 @@ use steersman_objects::{EndpointAddress, EndpointPort, EndpointSubset, Pod, Serv
 use steersman_values::intern::Sym;
 
 /// True if this controller writes the Endpoints object of `service`. Without a selector, it belongs
-/// to other clients.
+/// to other clients. Upstream checks both in this order in `syncService`; see
+/// kubernetes/kubernetes#105986 for the type.
 pub(super) fn is_managed(service: &Service) -> bool {
     let spec = &service.spec;
     spec.service_type != *"ExternalName" && !spec.selector.is_empty()
 }
 
 /// The subsets of `service` with the pods `selected`, which its selector matches.
+///
+/// Terminating pods are left out, unless the Service publishes addresses that are not ready. Each
+/// pod and port gives one subset; `repack` puts equal ones together.
 pub(super) fn subsets(
     service: &Service,
     selected: &[Arc<Pod>],
@@ -51,12 +55,13 @@ pub(super) fn subsets(
     repack(&subsets, order)
 }
 
-/// The ports of `service` that `pod` has. A headless Service may have no ports; its only
-/// answer is `None`.
+/// The ports of `service` that `pod` has. A headless Service may have no ports; its only answer is
+/// `None`. Other Services without ports have no addresses at all.
 fn ports(service: &Service, pod: &Pod) -> impl Iterator<Item = Option<EndpointPort>> {
     let is_headless = &*service.spec.cluster_ip == "None";
     let no_port = (service.spec.ports.is_empty() && is_headless).then_some(None);
     let ports = service.spec.ports.iter().filter_map(|port| {
+        // A pod without the named port lacks this port alone.
         let number = pods::target_port(&pod.spec, port)?;
         Some(Some(EndpointPort {
             name: port.name.clone(),
@@ -68,6 +73,9 @@ fn ports(service: &Service, pod: &Pod) -> impl Iterator<Item = Option<EndpointPo
     ports.chain(no_port)
 }
 
+/// The address of `pod` in the family of `service`. `None` for a pod without one, such as a pod on
+/// a node of a single family. An Endpoints object has one family, so a dual-stack Service publishes
+/// its first.
 fn address(service: &Service, pod: &Pod) -> Option<EndpointAddress> {
     let family = family(service, pod);
     let mut ips = pod.ips().filter_map(addresses::parse);

@@ -19,7 +19,8 @@ use steersman_runtime::workqueue::WorkQueue;
 use super::subsets::{is_managed, subsets};
 use super::write::{Body, body, is_current};
 
-/// Retries in a row before a key is dropped. Upstream: `maxRetries`.
+/// Retries in a row before a key is dropped. Upstream: `maxRetries`. The delays start with 5 ms and
+/// double, so the last one is 82 s.
 const MAX_RETRIES: u32 = 15;
 
 /// The operation of a sync that failed.
@@ -50,9 +51,11 @@ pub(super) struct EndpointsSyncer {
     pub(super) services_cache: TrackedCache,
     /// The same for the cache of pods.
     pub(super) pods_cache: TrackedCache,
+    /// The cache of Endpoints, which has to show own writes before the next sync.
     pub(super) cache: TrackedCache,
     pub(super) queue: WorkQueue<ObjectKey>,
     pub(super) triggers: Arc<TriggerTimes>,
+    /// The order of ports, which depends on the release: the hash of ports has changed.
     pub(super) order: PortOrder,
     pub(super) client: ApiClient,
     pub(super) recorder: EventRecorder,
@@ -66,6 +69,7 @@ impl ObjectSyncer for EndpointsSyncer {
         if !is_managed(&service) {
             return Ok(Requeue::Never);
         }
+        // The ages of pods and Endpoints are taken before their objects are read.
         let cached = Cached {
             service: &service,
             service_age: self.services_cache.age(),
@@ -87,6 +91,8 @@ impl ObjectSyncer for EndpointsSyncer {
             // Endpoints enqueues nothing.
             self.cache.revisit_in_term(key, &self.queue);
         }
+        // Also without a write: the tracker must see each state of the pods. It comes after the
+        // checks: a sync that ends there must not use up the time of the change.
         let trigger = self.triggers.observe(key, &service, pods);
         if needs_write {
             let body = body(stored, &service, subsets, trigger);
@@ -97,6 +103,7 @@ impl ObjectSyncer for EndpointsSyncer {
 
     /// Deletes the Endpoints object of a Service that is gone. The API server usually does so.
     async fn clean_up(&self, key: &ObjectKey) -> Result<Requeue, SyncError> {
+        // Upstream sends a DELETE for every deleted Service, without a look at its cache.
         let Some(leftover) = self.leftover(key).await? else {
             return Ok(Requeue::Never);
         };
@@ -118,6 +125,7 @@ impl ObjectSyncer for EndpointsSyncer {
         }
     }
 
+    /// A stale cache is checked before the count of failures, so it never drops the key.
     fn retry(&self, error: &SyncError, request: Option<&ApiError>, failures: u32) -> Retry {
         if matches!(error, SyncError::Check(Unconfirmed::Stale)) {
             Retry::After(RECHECK)
@@ -186,6 +194,8 @@ impl EndpointsSyncer {
         }
     }
 
+    /// Sends POST or PUT. The PUT carries the resource version of the cached object, so an edit of
+    /// a user in between is a conflict.
     async fn write(
         &self,
         key: &ObjectKey,

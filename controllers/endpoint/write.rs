@@ -23,6 +23,9 @@ const MANAGED_BY: &str = "endpoints.kubernetes.io/managed-by";
 const MANAGER: &str = "endpoint-controller";
 
 /// True if the stored object has these subsets, and labels and annotations that fit.
+///
+/// Another order of equal subsets is no reason for a write: the hash behind the order differs
+/// between releases (kubernetes/kubernetes#129652). Upstream: the comparison in `syncService`.
 pub(super) fn is_current(
     stored: &Endpoints,
     service: &Service,
@@ -37,7 +40,9 @@ pub(super) fn is_current(
         && capacity::is_within(&stored.subsets, &stored.annotations)
 }
 
-/// Equal in all fields except the resource versions of pods.
+/// Equal in all fields except the resource versions of pods. Upstream:
+/// `endpointSubsetsEqualIgnoreResourceVersion`. Older releases wrote resource versions, which
+/// change with each update of a pod.
 fn are_equal(a: &[EndpointSubset], b: &[EndpointSubset]) -> bool {
     let same_address = |(a, b): (&EndpointAddress, &EndpointAddress)| {
         let same_target = match (&a.target_ref, &b.target_ref) {
@@ -58,7 +63,8 @@ fn are_equal(a: &[EndpointSubset], b: &[EndpointSubset]) -> bool {
 }
 
 /// True if the labels are those of the Service, and this controller's mark. As upstream, the label
-/// for headless Services does not count.
+/// for headless Services does not count. A label that a user adds is a difference, and the write
+/// removes it.
 fn labels_are_current(labels: &Labels, of_service: &Labels) -> bool {
     let is_own = |key: &str| key == HEADLESS || key == MANAGED_BY;
     let copied = || labels.iter().filter(|(key, _)| !is_own(key));
@@ -67,7 +73,8 @@ fn labels_are_current(labels: &Labels, of_service: &Labels) -> bool {
         && copied().count() == of_service.iter().count()
 }
 
-/// True for the labels of an Endpoints object that this controller writes.
+/// True for the labels of an Endpoints object that this controller writes. Objects of users lack
+/// it, so their arrival enqueues nothing.
 pub(super) fn has_mark(labels: &Labels) -> bool {
     labels
         .get(MANAGED_BY)
@@ -118,10 +125,12 @@ pub(super) fn body(
         json!(Endpoints::RESOURCE.api_version()),
     );
     let metadata = &mut members["metadata"];
+    // All labels are replaced: they belong to the Service.
     metadata["labels"] = json!(labels(service));
     let mut annotations: BTreeMap<String, String> = stored
         .map(|stored| stored.document.annotations())
         .unwrap_or_default();
+    // Without a new time the annotation goes, so that no latency is measured twice.
     set(
         &mut annotations,
         TRIGGER_TIME,
@@ -139,6 +148,7 @@ pub(super) fn body(
     Body { members, subsets }
 }
 
+/// A headless label of the Service itself does not pass to an object with a cluster IP.
 fn labels(service: &Service) -> BTreeMap<&str, &str> {
     let of_service = service.meta.labels.iter();
     let mut labels: BTreeMap<&str, &str> = of_service
@@ -153,6 +163,7 @@ fn labels(service: &Service) -> BTreeMap<&str, &str> {
     labels
 }
 
+/// Sets or removes an annotation, and keeps all others.
 fn set(annotations: &mut BTreeMap<String, String>, key: &str, value: Option<String>) {
     match value {
         Some(value) => drop(annotations.insert(key.to_owned(), value)),

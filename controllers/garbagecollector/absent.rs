@@ -7,7 +7,7 @@ use steersman_values::lru::{Fingerprints, Lru};
 
 use super::coordinates::Coordinates;
 
-/// The maximum number of entries.
+/// The maximum number of entries. An owner beyond it costs one more live read, and nothing else.
 const CAPACITY: usize = 500;
 
 /// An LRU set of coordinates of absent owners.
@@ -15,6 +15,7 @@ const CAPACITY: usize = 500;
 /// A UID is never used again, so an entry stays correct. The exception is a rewind of the API
 /// server, for example after an etcd restore: it clears the set.
 pub(super) struct AbsentOwners {
+    /// A fingerprint in place of the coordinates takes 16 bytes per entry.
     fingerprints: Fingerprints,
     /// False for coordinates that were removed.
     absent: Lru<u128, bool>,
@@ -30,6 +31,7 @@ impl Default for AbsentOwners {
 }
 
 impl AbsentOwners {
+    /// Only an answer of the API server or the deletion in an informer is a reason to call it.
     pub(super) fn insert(&mut self, coordinates: &Coordinates) {
         let key = self.fingerprints.of(coordinates);
         *self.absent.get_or_insert_with(key, || true) = true;

@@ -9,11 +9,13 @@ use steersman_objects::{CollectorFinalizers, Uid};
 /// The state of the owner behind a reference, by live reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Standing {
-    /// The owner exists.
+    /// The owner exists. Also if it is terminating without the foreground finalizer: its end is
+    /// another event.
     Solid,
-    /// The owner does not exist.
+    /// The owner does not exist. An object of its name with another UID is no owner.
     Dangling,
-    /// The owner is terminating, and its deletion waits for its dependents.
+    /// The owner is terminating, and its deletion waits for its dependents. It has the finalizer
+    /// `foregroundDeletion`.
     Waiting,
 }
 
@@ -37,6 +39,11 @@ pub(super) enum Decision {
 pub(super) type AboutDependents = (bool, bool);
 
 /// Decides on an object with these owners, dependents and finalizers.
+///
+/// The order of the checks matters: one solid owner saves the object, whatever the other owners
+/// are. Only then a waiting owner demands foreground deletion. At last, finalizers of the object
+/// decide, because a client may have asked for its deletion before. An object without owners must
+/// not come here.
 pub(super) fn decide(
     owners: &[(Uid, Standing)],
     dependents: AboutDependents,
@@ -69,6 +76,7 @@ pub(super) fn decide(
             unblock: one_is_waiting,
         };
     }
+    // A finalizer of the collector is an earlier wish of a client, and is honored.
     let policy = match finalizers {
         CollectorFinalizers { orphan: true, .. } => Propagation::Orphan,
         CollectorFinalizers {

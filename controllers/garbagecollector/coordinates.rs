@@ -37,7 +37,8 @@ impl Coordinates {
         }
     }
 
-    /// Whether `reference` matches these coordinates. A reference has no namespace.
+    /// Whether `reference` matches these coordinates. A reference has no namespace. Upstream:
+    /// `ownerReferenceMatchesCoordinates`.
     pub(super) fn matches(&self, reference: &OwnerReference) -> bool {
         reference.uid == self.uid
             && *reference.name == *self.name
@@ -49,7 +50,7 @@ impl Coordinates {
     ///
     /// `claims` are owner references with the namespaces of their dependents. The candidates with
     /// this UID are sorted. The result is the first one after `self`, or else the first of all, so
-    /// repeated calls check every identity in turn.
+    /// repeated calls check every identity in turn. Upstream: `getAlternateOwnerIdentity`.
     pub(super) fn alternate<'a>(
         &self,
         claims: impl Iterator<Item = (&'a Sym, &'a OwnerReference)>,
@@ -71,6 +72,8 @@ impl Coordinates {
                 )
             });
         let mut others: Vec<Self> = others.filter(|other| other != self).collect();
+        // Upstream: `referenceLessThan`. Kind and version come first, so all claims of one type
+        // follow each other, in whatever namespace.
         others.sort();
         others
             .iter()
@@ -80,7 +83,8 @@ impl Coordinates {
     }
 
     /// Whether objects in `namespace` (empty: cluster-scoped objects) cannot have this owner. A
-    /// namespaced owner has dependents only in its own namespace.
+    /// namespaced owner has dependents only in its own namespace. A cluster-scoped owner is in
+    /// reach of all objects.
     pub(super) fn is_out_of_reach_of(&self, namespace: &Sym) -> bool {
         !self.namespace.is_empty() && self.namespace != *namespace
     }
@@ -92,6 +96,7 @@ pub(super) fn split_api_version(api_version: &str) -> (&str, &str) {
 }
 
 impl fmt::Display for Coordinates {
+    /// The form of upstream's `objectReference.String`, which Events and logs show.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             kind,

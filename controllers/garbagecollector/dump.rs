@@ -14,6 +14,7 @@ use super::graph::{Graph, NodeView};
 
 struct Vertex {
     coordinates: Coordinates,
+    /// Only references name the object, and the graph has no node of it.
     missing: bool,
     being_deleted: bool,
     deleting_dependents: bool,
@@ -61,7 +62,8 @@ pub(super) struct Picture {
 
 impl Picture {
     /// All nodes with owners or dependents. If `around` is not empty, only those connected to these
-    /// UIDs.
+    /// UIDs. Nodes without any edge are left out: they are most of a cluster, and tell nothing
+    /// about ownership.
     pub(super) fn of(graph: &Graph, around: &[Uid]) -> Self {
         let wanted = (!around.is_empty()).then(|| connected(graph, around));
         let mut vertices = BTreeMap::new();
@@ -81,6 +83,8 @@ impl Picture {
             }
             vertices.insert(uid.clone(), Vertex::of(node));
         }
+        // One vertex per missing owner. Upstream files it under the UID of the dependent by
+        // mistake, so two dependents give it two vertices.
         for (uid, coordinates) in missing {
             vertices.entry(uid).or_insert(Vertex::missing(coordinates));
         }
@@ -89,6 +93,7 @@ impl Picture {
 }
 
 /// The UIDs in the query of a request. The parameter `uid` with an empty value selects no node.
+/// Several parameters select several nodes. Upstream: `ServeHTTP` of its debug handler.
 pub(super) fn asked_for(query: &str) -> Vec<Uid> {
     let pairs = query
         .split('&')
@@ -115,6 +120,7 @@ fn connected(graph: &Graph, from: &[Uid]) -> HashSet<Uid> {
             .or_default()
             .extend(owners.iter().map(|owner| owner.uid.clone()));
     }
+    // A UID that only references name has edges, but no node, and ends the search.
     let nodes: HashSet<Uid> = graph
         .iter()
         .map(|(node, ..)| node.coordinates.uid)
@@ -130,6 +136,7 @@ fn connected(graph: &Graph, from: &[Uid]) -> HashSet<Uid> {
 }
 
 impl fmt::Display for Picture {
+    /// Nodes and edges follow in the order of their UIDs, as in upstream's `toDOTNodesAndEdges`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("strict digraph full {\n")?;
         if !self.vertices.is_empty() {

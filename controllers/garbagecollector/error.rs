@@ -12,7 +12,9 @@ pub(super) enum SyncError {
     /// for types that were removed or do not exist yet.
     #[error("no resource serves kind {kind:?} of {api_version:?}")]
     UnknownKind { api_version: String, kind: String },
-    /// The object exists, but informers have not shown it yet.
+    /// The object exists, but informers have not shown it yet. Upstream requeues such a node too
+    /// (kubernetes/kubernetes#56121): an object that is added and removed during a gap of the watch
+    /// would stay in the graph for ever.
     #[error("{0} exists and was not observed yet")]
     NotObserved(Box<Coordinates>),
     /// The caches lack dependents of an owner whose finalizer is about to be removed.
@@ -74,7 +76,9 @@ fn joined(errors: &Aggregate<SyncError>) -> String {
 }
 
 impl SyncError {
-    /// True for races and stale caches. A retry resolves them, so they are not logged as errors.
+    /// True for races and stale caches. A retry resolves them, so they are not logged as errors. A
+    /// type without a resource may be served soon, so its retries are silent. Upstream:
+    /// `restMappingError`.
     pub(super) fn is_expected(&self) -> bool {
         match self {
             Self::UnknownKind { .. } | Self::NotObserved(_) | Self::UnseenDependents(_) => true,

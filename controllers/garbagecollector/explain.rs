@@ -9,10 +9,11 @@ use steersman_why::{Code, Doc, Explanation, Reason, World, keys, warning};
 use super::NAME;
 use super::coordinates::split_api_version;
 
-/// Dependents that one answer looks into.
+/// Dependents that one answer looks into. Each of them may cost further requests.
 const SHOWN: usize = 4;
 
-/// The types whose objects are searched for dependents if no manager can be asked.
+/// The types whose objects are searched for dependents if no manager can be asked. All other types
+/// would cost one list each.
 const COMMON: [&ResourceType; 9] = [
     &DEPLOYMENTS,
     &REPLICA_SETS,
@@ -45,6 +46,7 @@ pub(crate) fn foreground(world: &World, doc: &Doc, answer: &mut Explanation) {
         .reasons
         .extend(keys::of_key(world, NAME, doc.uid(), doc.namespace()));
     if found.is_empty() {
+        // Within a minute, the removal of the finalizer is on its way.
         let late = since.is_some_and(|at| world.now.duration_since(at).as_secs() > 60);
         let code = if late {
             Code::DependentsRemain
@@ -124,6 +126,7 @@ fn of_common_types(world: &World, doc: &Doc) -> Option<Vec<Dependent>> {
             object: Some((of.clone(), object.clone())),
         }));
     }
+    // An incomplete search without a result proves nothing.
     (is_complete || !found.is_empty()).then_some(found)
 }
 
@@ -133,6 +136,7 @@ pub(crate) fn owners(world: &World, doc: &Doc, answer: &mut Explanation) {
     if owners.is_empty() {
         return;
     }
+    // The collector reports this case only by its Event.
     if let Some(event) = warning(world, doc, &["OwnerRefInvalidNamespace"]) {
         let who = "owner of the object: an owner must be in the same namespace, or cluster-scoped";
         answer.add(
@@ -167,6 +171,7 @@ pub(crate) fn owners(world: &World, doc: &Doc, answer: &mut Explanation) {
         if found.is_absent() {
             gone.push(name);
         } else if let Some(found) = found.found() {
+            // One living owner is enough, so the object stays for good reason.
             if found.uid() == text("uid") {
                 return;
             }
@@ -175,6 +180,7 @@ pub(crate) fn owners(world: &World, doc: &Doc, answer: &mut Explanation) {
             return;
         }
     }
+    // An owner of an unknown type counts neither as gone nor as living, and stops the collection.
     if gone.len() == owners.len() {
         let causes = keys::of_key(world, NAME, doc.uid(), doc.namespace());
         answer.reasons.extend(causes);

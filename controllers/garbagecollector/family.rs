@@ -22,6 +22,7 @@ pub(super) fn of(graph: &Graph, uid: &str, limit: usize) -> Vec<Relative> {
     let mut open = VecDeque::from([Uid::new(uid)]);
     let mut found = Vec::new();
     while let Some(uid) = open.pop_front() {
+        // References may form cycles, and each object is visited once.
         if found.len() >= limit || !seen.insert(uid.clone()) {
             continue;
         }

@@ -14,7 +14,9 @@ pub(super) enum Step {
     WaitFor(Vec<NodeKey>),
 }
 
-/// The next step, given the dependents with `blockOwnerDeletion` in their reference.
+/// The next step, given the dependents with `blockOwnerDeletion` in their reference. Dependents
+/// with a reference that does not block are left: they are deleted after the owner, as in a
+/// background deletion.
 pub(super) fn next(blocking: &[NodeView]) -> Step {
     if blocking.is_empty() {
         return Step::Finish;

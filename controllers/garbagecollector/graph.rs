@@ -30,7 +30,8 @@ use super::unseen::Reference;
 pub(super) struct NodeKey {
     /// UID of the object.
     pub(super) uid: Uid,
-    /// Number of the node or of its latest coordinates.
+    /// Number of the node or of its latest coordinates. Upstream makes a new node for this, whose
+    /// address is the key.
     incarnation: u32,
 }
 
@@ -68,7 +69,8 @@ impl Seen<'_> {
 pub(super) struct Effects {
     /// Nodes for the queue `attempt_to_delete`.
     pub(super) delete: Vec<NodeKey>,
-    /// Nodes for the same queue, after a back-off.
+    /// Nodes for the same queue, after a back-off. It slows down the checks of an owner that is
+    /// absent under each of its claimed identities.
     pub(super) delete_later: Vec<NodeKey>,
     /// Nodes for the queue `attempt_to_orphan`.
     pub(super) orphan: Vec<NodeKey>,
@@ -87,7 +89,8 @@ pub(super) struct NodeView {
     pub(super) is_virtual: bool,
     /// Whether the object has a deletion timestamp.
     pub(super) being_deleted: bool,
-    /// Whether its foreground deletion waits for its dependents.
+    /// Whether its foreground deletion waits for its dependents. Once set it stays, since a
+    /// deletion cannot be taken back.
     pub(super) deleting_dependents: bool,
 }
 
@@ -149,6 +152,7 @@ impl Node {
         }
     }
 
+    /// One blocking reference to the owner is enough.
     fn blocks(&self, owner: &Uid) -> bool {
         self.owners
             .iter()
@@ -156,7 +160,7 @@ impl Node {
     }
 
     /// Whether a reference of this node matches `owner`, and whether a reference to the same UID
-    /// does not match it.
+    /// does not match it. Upstream: `partitionDependents`.
     fn matches_and_differs(&self, owner: &Coordinates) -> (bool, bool) {
         if owner.is_out_of_reach_of(&self.coordinates.namespace) {
             return (false, true);
@@ -201,9 +205,14 @@ pub(super) struct Graph {
 
 impl Graph {
     /// Applies an added or updated object; `old` is its previous state in the informer.
+    ///
+    /// The first sight of an object may combine its creation and deletion, so `old` may be missing
+    /// for a terminating object. Upstream: the cases of added and updated objects in
+    /// `processGraphChanges`.
     pub(super) fn observe(&mut self, seen: Seen<'_>, old: Option<&Meta>) -> Effects {
         let meta = seen.meta;
         let mut effects = Effects::default();
+        // An object of a former history may be back, after an etcd restore.
         self.absent.remove(&seen.coordinates());
         let slot = match self.slot(&meta.uid) {
             Some(slot) => {
@@ -222,6 +231,7 @@ impl Graph {
             }
         };
         let node = self.node_mut(slot);
+        // A deletion cannot be taken back, so the flag never returns to false.
         node.being_deleted |= meta.is_terminating();
         (node.version, node.finalizers) = (meta.resource_version, meta.finalizers);
         self.start_deletion(slot, old, meta, &mut effects);
@@ -236,7 +246,8 @@ impl Graph {
         }
     }
 
-    /// Applies the deletion of an object from an informer.
+    /// Applies the deletion of an object from an informer. Upstream: the case of deleted objects in
+    /// `processGraphChanges`, for an event of an informer.
     pub(super) fn removed(&mut self, seen: Seen<'_>) -> Effects {
         let mut effects = Effects::default();
         if let Some(slot) = self.slot(&seen.meta.uid) {
@@ -249,7 +260,8 @@ impl Graph {
     /// Applies the answer of the API server that no object has these coordinates.
     ///
     /// An observed node or a virtual node with other claims stays. Dependents that refer to these
-    /// coordinates are enqueued, and a virtual node gets its next possible identity.
+    /// coordinates are enqueued, and a virtual node gets its next possible identity. Upstream: the
+    /// same case for the event of `enqueueVirtualDeleteEvent`.
     pub(super) fn proven_absent(&mut self, gone: &Coordinates) -> Effects {
         let mut effects = Effects::default();
         let Some(slot) = self.slot(&gone.uid) else {
@@ -257,6 +269,8 @@ impl Graph {
         };
         let (matching, differing) = self.partition(slot, gone);
         let node = self.node(slot);
+        // A reference may claim a wrong type or name for a living object. The absence of that claim
+        // proves nothing about an observed object with other coordinates.
         let is_this = node.coordinates == *gone;
         let stays = if node.is_virtual {
             !differing.is_empty()
@@ -309,7 +323,8 @@ impl Graph {
         self.dependents_where(key, |_| true)
     }
 
-    /// The dependents with `blockOwnerDeletion` in their reference to this node.
+    /// The dependents with `blockOwnerDeletion` in their reference to this node. Upstream:
+    /// `blockingDependents`.
     pub(super) fn blocking_dependents(&self, key: &NodeKey) -> Vec<NodeView> {
         self.dependents_where(key, |node| node.blocks(&key.uid))
     }
@@ -343,7 +358,9 @@ impl Graph {
             .is_some_and(|slot| self.node(slot).owners.iter().any(is_it))
     }
 
-    /// Whether the node has dependents, and whether one of them waits for its own dependents.
+    /// Whether the node has dependents, and whether one of them waits for its own dependents. The
+    /// second answer has false positives, as in upstream: a waiting dependent need not be in a
+    /// cycle.
     pub(super) fn about_dependents(&self, uid: &Uid) -> (bool, bool) {
         let Some(node) = self.slot(uid).map(|slot| self.node(slot)) else {
             return (false, false);
@@ -417,6 +434,7 @@ impl Graph {
         self.incarnations
     }
 
+    /// Stores a node. It takes over the dependents that an earlier node of its UID left behind.
     fn insert(&mut self, mut node: Node) -> Slot {
         let uid = node.coordinates.uid.clone();
         node.dependents = self.removed_owners.remove(&uid).unwrap_or_default();
@@ -442,6 +460,7 @@ impl Graph {
         slot
     }
 
+    /// Takes a node out of the tables. Its edges are the matter of the caller.
     fn free(&mut self, slot: Slot) -> Box<Node> {
         let node = self.nodes[slot as usize]
             .take()
@@ -479,7 +498,9 @@ impl Graph {
     }
 
     /// Sets the observed coordinates of a node. Dependents with a different reference are enqueued;
-    /// this covers references that arrived before their owner.
+    /// this covers references that arrived before their owner. Upstream replaces the identity of
+    /// virtual nodes only. An observed node changes here when a CRD moves to another version, for
+    /// example.
     fn identify(&mut self, slot: Slot, observed: Coordinates, effects: &mut Effects) {
         let node = self.node(slot);
         let was_virtual = node.is_virtual;
@@ -532,7 +553,8 @@ impl Graph {
     }
 
     /// Replaces the owner references of a node. Enqueues owners that lose a blocking reference,
-    /// because their foreground deletion may now continue.
+    /// because their foreground deletion may now continue. Upstream:
+    /// `addUnblockedOwnersToDeleteQueue`.
     fn change_owners(&mut self, slot: Slot, new: &Owners, effects: &mut Effects) {
         let old = self.node(slot).owners.clone();
         if old == *new {
@@ -568,7 +590,8 @@ impl Graph {
     }
 
     /// Makes a node a dependent of its owners. Enqueues the node if a reference contradicts the
-    /// coordinates of its owner.
+    /// coordinates of its owner. An unknown owner becomes a virtual node, whose check tells whether
+    /// it exists. Upstream: `addDependentToOwners`.
     fn link(&mut self, slot: Slot, owners: &[OwnerReference], effects: &mut Effects) {
         let mut needs_check = false;
         for owner in owners {
@@ -588,6 +611,7 @@ impl Graph {
                 }
             };
             self.node_mut(owner_slot).dependents.insert(slot);
+            // The check of a new virtual owner covers its dependents.
             if is_new || needs_check {
                 continue;
             }
@@ -612,6 +636,7 @@ impl Graph {
     }
 
     /// Removes a dependent from its owner. A virtual owner is removed with its last dependent.
+    /// Upstream keeps such a virtual node until its check proves its absence.
     fn unlink(&mut self, slot: Slot, owner: &Uid) {
         if let Some(dependents) = self.removed_owners.get_mut(owner) {
             dependents.remove(slot);
@@ -630,7 +655,8 @@ impl Graph {
     }
 
     /// Enqueues the node when its deletion with a collector finalizer begins, so only on the change
-    /// that completes timestamp and finalizer.
+    /// that completes timestamp and finalizer. Orphaning has precedence over foreground deletion.
+    /// Upstream: `processTransitions` and `deletionStartsWithFinalizer`.
     fn start_deletion(
         &mut self,
         slot: Slot,
@@ -657,7 +683,7 @@ impl Graph {
     }
 
     /// Removes a node. Enqueues its dependents, and those of its owners that wait for their
-    /// dependents.
+    /// dependents. Upstream: `removeNode`, and the end of `processGraphChanges`.
     fn remove(&mut self, slot: Slot, coordinates: Coordinates, effects: &mut Effects) {
         let node = self.free(slot);
         if !node.dependents.is_empty() {
@@ -684,7 +710,8 @@ impl Graph {
     }
 }
 
-/// Records a reference to an owner in another namespace, for an Event.
+/// Records a reference to an owner in another namespace, for an Event. Upstream:
+/// `reportInvalidNamespaceOwnerRef`.
 fn out_of_reach(dependent: &Node, owner: &Uid, effects: &mut Effects) {
     let reference = dependent
         .owners

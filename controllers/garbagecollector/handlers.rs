@@ -21,6 +21,7 @@ pub(super) fn handler(
     let api_version = Sym::new(&resource.api_version());
     let kind = Sym::new(&resource.kind);
     move |change| {
+        // The informer outlives the controller, whose term has ended.
         let Some(collector) = collector.upgrade() else {
             return;
         };
@@ -31,6 +32,7 @@ pub(super) fn handler(
         };
         match change {
             MetadataChange::Added(meta) => collector.apply(|graph| graph.observe(seen(meta), None)),
+            // A gap of the watch hid the deletion of the old object.
             MetadataChange::Updated { old, new } if old.uid != new.uid => {
                 collector.apply(|graph| graph.removed(seen(old)));
                 collector.apply(|graph| graph.observe(seen(new), None));
@@ -51,7 +53,8 @@ pub(super) fn handler(
     }
 }
 
-/// True if the fields that the graph holds are equal, as in most updates.
+/// True if the fields that the graph holds are equal, as in most updates. The changes of other
+/// fields, such as labels, are the great majority. Upstream processes them all.
 fn is_same(old: &Meta, new: &Meta) -> bool {
     old.owners == new.owners
         && old.is_terminating() == new.is_terminating()

@@ -20,7 +20,8 @@ pub(super) struct Kinds {
 }
 
 impl Kinds {
-    /// Applies a new discovery. Group versions that failed in it keep their earlier entries.
+    /// Applies a new discovery. Group versions that failed in it keep their earlier entries. A type
+    /// of a failed group may still exist, and without its entry its owners could not be read.
     pub(super) fn update(&self, discovery: &Discovery) {
         let mut served = self.served.write();
         served.retain(|(api_version, _), _| {
@@ -43,11 +44,13 @@ impl Kinds {
             );
             served
                 .entry(key)
+                // The first resource of a kind counts.
                 .or_insert_with(|| Arc::new(found.resource.clone()));
         }
     }
 
-    /// The resource type of a kind; `None` if discovery has not reported it.
+    /// The resource type of a kind; `None` if discovery has not reported it. Upstream:
+    /// `apiResource` in `operations.go`.
     pub(super) fn resource(&self, api_version: &str, kind: &str) -> Option<Arc<ResourceType>> {
         let served = self.served.read();
         served

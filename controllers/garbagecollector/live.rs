@@ -20,6 +20,7 @@ pub(super) struct Live {
 struct Metadata {
     uid: String,
     resource_version: String,
+    /// Its presence is enough, so the time is not parsed.
     deletion_timestamp: Option<String>,
     #[serde(default)]
     owner_references: Option<Vec<Value>>,
@@ -70,7 +71,8 @@ impl Live {
         CollectorFinalizers::among(self.finalizers().iter().map(String::as_str))
     }
 
-    /// True if the object is terminating and its deletion waits for its dependents.
+    /// True if the object is terminating and its deletion waits for its dependents. The terms of
+    /// upstream's `classifyReferences`.
     pub(super) fn waits_for_dependents(&self) -> bool {
         self.metadata.deletion_timestamp.is_some() && self.collector_finalizers().foreground
     }
@@ -84,7 +86,9 @@ fn blocks(reference: &Value) -> bool {
     reference["blockOwnerDeletion"] == true
 }
 
-/// Strategic merge patch that removes the references to `owners` from the object with `uid`.
+/// Strategic merge patch that removes the references to `owners` from the object with `uid`. The
+/// API server refuses a patch with another UID. Upstream:
+/// `GenerateDeleteOwnerRefStrategicMergeBytes`.
 pub(super) fn without_owners(uid: &Uid, owners: &[Uid]) -> Value {
     let references: Vec<Value> = owners
         .iter()
@@ -94,7 +98,8 @@ pub(super) fn without_owners(uid: &Uid, owners: &[Uid]) -> Value {
 }
 
 /// The same as a merge patch with the resource version of `live`. `None` if there is no such
-/// reference.
+/// reference. A merge patch replaces the whole list, so it needs the version that was read.
+/// Upstream: `deleteOwnerRefJSONMergePatch`.
 pub(super) fn merge_without_owners(live: &Live, owners: &[Uid]) -> Option<Value> {
     let left: Vec<&Value> = live
         .references()
@@ -105,7 +110,7 @@ pub(super) fn merge_without_owners(live: &Live, owners: &[Uid]) -> Option<Value>
 }
 
 /// Strategic merge patch that sets `blockOwnerDeletion` to false in all references of the object
-/// with `uid`.
+/// with `uid`. Upstream: `unblockOwnerReferencesStrategicMergePatch`.
 pub(super) fn unblocked(uid: &Uid, live: &Live) -> Value {
     let blocking = live
         .references()
@@ -114,7 +119,8 @@ pub(super) fn unblocked(uid: &Uid, live: &Live) -> Value {
     json!({"metadata": {"uid": uid.to_string(), "ownerReferences": blocking.map(unblock).collect::<Vec<_>>()}})
 }
 
-/// The same as a merge patch with the resource version of `live`.
+/// The same as a merge patch with the resource version of `live`. Upstream:
+/// `unblockOwnerReferencesJSONMergePatch`.
 pub(super) fn merge_unblocked(live: &Live) -> Value {
     merge(
         live,
@@ -130,7 +136,7 @@ fn unblock(reference: &Value) -> Value {
 }
 
 /// Merge patch that removes one finalizer, with the resource version of `live`. `None` if the
-/// object lacks the finalizer.
+/// object lacks the finalizer. Other finalizers keep their order. Upstream: `removeFinalizer`.
 pub(super) fn without_finalizer(live: &Live, finalizer: &str) -> Option<Value> {
     let left: Vec<&String> = live
         .finalizers()

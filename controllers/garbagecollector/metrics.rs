@@ -1,4 +1,6 @@
 //! The metric of the garbage collector, under upstream's name.
+//!
+//! Upstream counts an empty discovery, a failed start of monitors, and monitors that do not sync in time.
 
 use prometheus::{IntCounter, Registry};
 

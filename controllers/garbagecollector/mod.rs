@@ -86,11 +86,13 @@ const RULES: &[Rule] = &[
 const IDENTITY: &str = "generic-garbage-collector";
 
 /// Burst of the discovery client, as a multiple of the configured burst. Discovery sends one
-/// request per group at once.
+/// request per group at once. Upstream's discovery clients have a burst of 200, for the same
+/// reason.
 const DISCOVERY_BURST: u32 = 7;
 
 fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     if !ctx.options.bool("enable-garbage-collector") {
+        // The controller is known but off, so `--controllers` still accepts its name.
         return Ok(Box::new(Disabled));
     }
     let errors = ctx
@@ -100,6 +102,7 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
             source: Box::new(source),
         })?;
     let collector = Arc::new(collector(ctx));
+    // The pages may outlive the collector, and must not keep its graph.
     let shown = Arc::downgrade(&collector);
     let page: DebugPage = Arc::new(move |query| {
         let picture = shown
@@ -149,6 +152,7 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
 /// A collector with an empty graph.
 fn collector(ctx: &ControllerContext) -> Collector {
     let base = ctx.client(IDENTITY);
+    // Upstream doubles the QPS of this client too: each object costs a read and a write.
     let client = base.rethrottled(2.0, 1);
     client.counts_violations_of(&[invariants::LIVING_OWNER]);
     Collector {
@@ -200,13 +204,15 @@ impl Controller for GarbageCollector {
                     Arc::new(Orphaning(collector)),
                     stop.clone()
                 ),
+                // Types come and go while the workers run.
                 monitors.follow(stop),
             );
         })
     }
 }
 
-/// Replaces the collector under `--enable-garbage-collector=false`.
+/// Replaces the collector under `--enable-garbage-collector=false`. It is not in the list of
+/// running controllers, and has no health check.
 struct Disabled;
 
 impl Controller for Disabled {

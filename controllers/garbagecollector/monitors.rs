@@ -27,7 +27,8 @@ use super::sync::Collector;
 /// period.
 const PERIOD: Duration = Duration::from_secs(30);
 
-/// Time for new monitors to sync. A longer time is logged and counted as an error.
+/// Time for new monitors to sync. A longer time is logged and counted as an error. The workers do
+/// not wait for it, except at the start.
 const SYNC_LIMIT: Duration = Duration::from_secs(30);
 
 /// Group and plural of ignored types, as in upstream's `DefaultIgnoredResources`. A cluster has
@@ -86,6 +87,10 @@ impl Monitors {
 
     /// Starts and stops monitors according to discovery. Waits up to [`SYNC_LIMIT`] until all are
     /// synced.
+    ///
+    /// A type that discovery no longer reports is stopped, except in groups that failed. Otherwise
+    /// a broken aggregated API would be listed anew after each failure. Upstream: one round of
+    /// `Sync`.
     pub(super) async fn sync(&mut self, stop: &CancellationToken) {
         let discovery = match discover(&self.discovery).await {
             Ok(discovery) => discovery,
@@ -105,6 +110,7 @@ impl Monitors {
             tracing::info!(%groups, "failed to discover some groups");
             wanted.extend(self.synced_despite_failure(&discovery));
         }
+        // Before new monitors start: their objects may have owners of new kinds.
         self.collector.kinds.update(&discovery);
         let watched: HashSet<ResourceType> = self.watched().keys().cloned().collect();
         let [added, removed]: [Vec<ResourceType>; 2] = [(&wanted, &watched), (&watched, &wanted)]
@@ -148,6 +154,7 @@ impl Monitors {
         kept.map(|(resource, _)| resource.clone()).collect()
     }
 
+    /// Starts one monitor. Handlers stay for good, so they are added once per type.
     fn start_one(&mut self, resource: ResourceType, stop: &CancellationToken) {
         let informer = self.informers.metadata(&resource);
         if self.with_handlers.insert(resource.clone()) {
@@ -174,6 +181,7 @@ impl Monitors {
         }
     }
 
+    /// Waits for all monitors. A late one keeps trying, and only the error is counted here.
     async fn wait(&self, stop: &CancellationToken) {
         let watched = self.watched().clone();
         let began = Instant::now();
@@ -196,6 +204,8 @@ impl Monitors {
 }
 
 /// The types with the verbs `delete`, `list` and `watch`, in the preferred version of each group.
+/// Each object has one node, so one version of its type is watched. Upstream:
+/// `GetDeletableResources`.
 fn deletable(discovery: &Discovery) -> HashSet<ResourceType> {
     let is_ignored = |r: &ResourceType| {
         IGNORED

@@ -33,7 +33,8 @@ use super::kinds::Kinds;
 use super::live::{self, Live};
 use super::unseen::{Reference, Watched};
 
-/// Attempts to remove a finalizer before a conflict counts as a failure.
+/// Attempts to remove a finalizer before a conflict counts as a failure. Upstream:
+/// `retry.DefaultBackoff`, with the same steps and pauses, and a jitter of 10 %.
 const FINALIZER_TRIES: usize = 4;
 /// Pause after the first conflict. Each further pause is five times as long.
 const FINALIZER_PAUSE: Duration = Duration::from_millis(10);
@@ -49,7 +50,8 @@ pub(super) struct Collector {
     pub(super) to_orphan: WorkQueue<NodeKey>,
     /// Upstream's queue of graph changes, for its metrics. Handlers update the graph directly.
     pub(super) changes: ImmediateQueue,
-    /// Client for reads and patches whose answers have metadata only.
+    /// Client for reads and patches whose answers have metadata only. The graph needs no spec, and
+    /// objects may be large.
     pub(super) metadata: ApiClient,
     pub(super) client: ApiClient,
     pub(super) recorder: EventRecorder,
@@ -86,6 +88,7 @@ impl Syncer<NodeKey> for Orphaning {
     }
 }
 
+/// Unseen dependents are expected for a while after the start of a term, and an error later.
 fn retry(error: &SyncError, failures: u32) -> Retry {
     let is_stuck = matches!(error, SyncError::UnseenDependents(_)) && failures > LATE_TRIES;
     if error.is_expected() && !is_stuck {
@@ -99,6 +102,7 @@ fn retry(error: &SyncError, failures: u32) -> Retry {
 struct Place<'a> {
     coordinates: &'a Coordinates,
     resource: Arc<ResourceType>,
+    /// The namespace to look in. Cluster-scoped types ignore it.
     namespace: Sym,
 }
 
@@ -123,7 +127,8 @@ impl Collector {
         self.graph.lock()
     }
 
-    /// Changes the graph, and enqueues the objects that the change affects.
+    /// Changes the graph, and enqueues the objects that the change affects. The keys are enqueued
+    /// after the lock of the graph is free, since a queue has its own lock.
     pub(super) fn apply(&self, change: impl FnOnce(&mut Graph) -> Effects) {
         let started = Instant::now();
         let Effects {
@@ -169,14 +174,21 @@ impl Collector {
 
     /// Checks an object of the queue, and deletes it if it has no solid owner. An owner in
     /// foreground deletion only waits for its blocking dependents.
+    ///
+    /// The order of the checks is upstream's, with the shortcut of `settle_as_observed` before the
+    /// live read. A terminating object needs no second deletion, unless its dependents must go
+    /// first. A proof of absence comes from a 404 or from another UID under the name. Upstream:
+    /// `attemptToDeleteWorker` and `attemptToDeleteItem`.
     async fn attempt_to_delete(&self, key: &NodeKey) -> Result<(), SyncError> {
         let Some(node) = self.graph().get(key) else {
             return Ok(());
         };
+        // Its own deletion will enqueue its dependents.
         if node.being_deleted && !node.deleting_dependents {
             return Ok(());
         }
         let place = self.place(&node.coordinates)?;
+        // Only a cluster-scoped dependent can name such an owner. No retry would find it.
         if place.is_nowhere() {
             return Ok(());
         }
@@ -193,6 +205,7 @@ impl Collector {
         if !self.delete_unless_owned(&place, live).await? {
             return Ok(());
         }
+        // The object exists. Its informer shows it soon, or another check finds it absent.
         if node.is_virtual {
             Err(SyncError::NotObserved(Box::new(node.coordinates)))
         } else {
@@ -214,6 +227,7 @@ impl Collector {
         let Some(observed) = self.graph().observed(key) else {
             return Ok(false);
         };
+        // An informer shows later references with an event of their own.
         if observed.owners.is_empty() {
             return Ok(true);
         }
@@ -276,7 +290,8 @@ impl Collector {
         }
     }
 
-    /// Deletes the object if it has no solid owner. Returns false if a retry is useless.
+    /// Deletes the object if it has no solid owner. Returns false if a retry is useless. Upstream:
+    /// the second half of `attemptToDeleteItem`.
     async fn delete_unless_owned(&self, place: &Place<'_>, live: Live) -> Result<bool, SyncError> {
         let coordinates = place.coordinates;
         let references = live.owners();
@@ -311,6 +326,7 @@ impl Collector {
             }
             Decision::Delete { policy, unblock } => {
                 self.permit(place, &references, &owners)?;
+                // Before the deletion, so that no owner waits for this object any more.
                 if unblock {
                     let patch = live::unblocked(&coordinates.uid, &live);
                     self.patch(place, &patch, Some(&live), |live| {
@@ -340,7 +356,8 @@ impl Collector {
     }
 
     /// The state of the owner of `dependent` behind `reference`. `None` for a cluster-scoped
-    /// dependent of a namespaced owner: the namespace of such an owner is unknown.
+    /// dependent of a namespaced owner: the namespace of such an owner is unknown. A cached absence
+    /// needs no request. Upstream: `isDangling` and `classifyReferences`.
     async fn standing(
         &self,
         dependent: &Coordinates,
@@ -354,6 +371,8 @@ impl Collector {
         };
         let clustered = Coordinates::of_owner(reference, &Sym::new(""));
         let beside = Coordinates::of_owner(reference, &namespace);
+        // Before the lookup of the type, the scope of the owner is unknown, so both forms are
+        // tried.
         let is_absent = {
             let absent = &mut self.graph().absent;
             absent.contains(&clustered) || absent.contains(&beside)
@@ -385,7 +404,8 @@ impl Collector {
     }
 
     /// Removes the foreground finalizer if no dependent blocks `node`. Otherwise enqueues the
-    /// blocking dependents.
+    /// blocking dependents. The dependents are asked for twice, since some may arrive during the
+    /// live check. Upstream: `processDeletingDependentsItem`.
     async fn delete_when_dependents_are_gone(&self, node: &NodeView) -> Result<(), SyncError> {
         let blocking = || self.graph().blocking_dependents(&node.key);
         if blocking().is_empty() {
@@ -408,7 +428,8 @@ impl Collector {
     }
 
     /// Removes the owner reference from all dependents, then the orphan finalizer from the owner.
-    /// If a dependent fails, the finalizer stays and the key is retried.
+    /// If a dependent fails, the finalizer stays and the key is retried. Upstream:
+    /// `attemptToOrphanWorker` and `orphanDependents`.
     async fn attempt_to_orphan(&self, key: &NodeKey) -> Result<(), SyncError> {
         let Some(node) = self.graph().get(key) else {
             return Ok(());
@@ -416,6 +437,7 @@ impl Collector {
         self.require_all_dependents(&node.coordinates).await?;
         let dependents = self.graph().dependents(key);
         let owner = [key.uid.clone()];
+        // All at once, as in upstream; the client limits their rate.
         let outcomes = join_all(
             dependents
                 .iter()
@@ -435,7 +457,8 @@ impl Collector {
             .await
     }
 
-    /// Removes the references to `owners` from `dependent`. A deleted dependent is a success.
+    /// Removes the references to `owners` from `dependent`. A deleted dependent is a success. The
+    /// UID in the patch protects another object of the same name.
     async fn drop_references(
         &self,
         dependent: &Coordinates,
@@ -454,7 +477,8 @@ impl Collector {
         }
     }
 
-    /// Finds the resource of the kind of `coordinates`.
+    /// Finds the resource of the kind of `coordinates`. Fails for a kind that discovery does not
+    /// know, so that its objects stay.
     fn place<'a>(&self, coordinates: &'a Coordinates) -> Result<Place<'a>, SyncError> {
         let Coordinates {
             api_version,
@@ -496,7 +520,8 @@ impl Collector {
 
     /// Deletes the object `live`, with its UID and resource version as preconditions. If only other
     /// fields than its references changed since then, deletes it by UID alone. Returns false if it
-    /// is gone.
+    /// is gone. Without the deletion by UID alone, a client that updates the object all the time
+    /// would keep it alive. Upstream: `deleteObject`.
     async fn delete(
         &self,
         place: &Place<'_>,
@@ -547,7 +572,8 @@ impl Collector {
 
     /// Sends the strategic merge patch `strategic`. Custom resources answer 415; then sends the
     /// merge patch that `merge` makes of `live`, or of a live read. Sends none if `merge` returns
-    /// `None`.
+    /// `None`. Upstream: `patch` in `patch.go`, whose merge patch comes from a cache if there is
+    /// one.
     async fn patch(
         &self,
         place: &Place<'_>,
@@ -601,7 +627,8 @@ impl Collector {
         }
     }
 
-    /// Removes a finalizer of `owner`. Retries after conflicts.
+    /// Removes a finalizer of `owner`. Retries after conflicts. A missing object or finalizer is a
+    /// success. Upstream: `removeFinalizer`.
     async fn remove_finalizer(
         &self,
         owner: &Coordinates,

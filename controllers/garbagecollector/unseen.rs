@@ -31,11 +31,12 @@ use tokio::time::Instant;
 
 /// Time after the start of the leadership term during which owners wait for a type that cannot be
 /// listed. The caches of all other types are current by then, because bookmarks arrive every
-/// minute.
+/// minute. Without a limit, a broken type would block all foreground deletions of its namespace.
 const LIST_LIMIT: Duration = Duration::from_secs(120);
 
 /// The watched types, and how far their caches are.
 pub(super) struct Watched {
+    /// The monitors add and remove them.
     informers: Mutex<HashMap<ResourceType, MetadataInformer>>,
     complete: Mutex<Complete>,
     /// Resource version at which this leadership term began.
@@ -91,7 +92,8 @@ impl Watched {
         self.complete.lock()
     }
 
-    /// Whether a synced informer has not reached the start of the leadership term.
+    /// Whether a synced informer has not reached the start of the leadership term. A type that
+    /// never synced does not count; see the module.
     fn is_behind(&self, informer: &MetadataInformer) -> bool {
         informer.is_synced() && informer.observed_version() < self.term_start_rv
     }
@@ -199,11 +201,14 @@ impl Watched {
                     if to == *owner {
                         return Ok(true);
                     }
+                    // The graph lacks a reference to another owner, so this list does not help the
+                    // next check.
                     is_complete = false;
                 }
             }
         }
         let mut complete = self.complete();
+        // A complete list answers for all owners of the namespace, which saves one list per owner.
         if is_complete && complete.rewinds == rewinds {
             complete.lists.insert((resource.clone(), namespace.clone()));
         }

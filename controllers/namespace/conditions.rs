@@ -14,7 +14,7 @@ use super::content::Remains;
 use super::discovery::Failure;
 
 /// The condition types in the order of their first write, with reason and message of status
-/// `False`.
+/// `False`. Upstream: `conditionTypes`, `okReasons` and `okMessages`.
 const CONDITIONS: [(&str, &str, &str); 5] = [
     (
         DISCOVERY,
@@ -43,10 +43,15 @@ const CONDITIONS: [(&str, &str, &str); 5] = [
     ),
 ];
 
+/// The types that discovery could not find may still have objects.
 pub(super) const DISCOVERY: &str = "NamespaceDeletionDiscoveryFailure";
+/// Discovery reports malformed group versions.
 pub(super) const PARSING: &str = "NamespaceDeletionGroupVersionParsingFailure";
+/// A request failed, or objects remain without a reason.
 pub(super) const CONTENT: &str = "NamespaceDeletionContentFailure";
+/// Objects remain, which is normal while they have grace periods or finalizers.
 pub(super) const REMAINING: &str = "NamespaceContentRemaining";
+/// Finalizers hold some of them.
 pub(super) const FINALIZERS: &str = "NamespaceFinalizersRemaining";
 
 /// The findings of one pass over a namespace.
@@ -63,7 +68,7 @@ pub(super) struct Report {
 }
 
 impl Report {
-    /// Records a failed discovery, for [`DISCOVERY`].
+    /// Records a failed discovery, for [`DISCOVERY`]. Upstream: `ProcessDiscoverResourcesErr`.
     pub(super) fn discovery_failed(&mut self, failure: &Failure) {
         let message = match failure {
             Failure::Complete(error) => error.to_string(),
@@ -75,13 +80,14 @@ impl Report {
             .insert(DISCOVERY, ("DiscoveryFailed", message));
     }
 
-    /// Records unparsable group versions, for [`PARSING`].
+    /// Records unparsable group versions, for [`PARSING`]. Upstream: `ProcessGroupVersionErr`.
     pub(super) fn parsing_failed(&mut self, error: &str) {
         self.failures
             .insert(PARSING, ("GroupVersionParsingFailed", error.to_owned()));
     }
 
-    /// Records the error of one type, for [`CONTENT`].
+    /// Records the error of one type, for [`CONTENT`]. All errors share one condition. Upstream:
+    /// `ProcessDeleteContentErr`.
     pub(super) fn content_failed(&mut self, error: String) {
         self.errors.push(error);
     }
@@ -95,6 +101,7 @@ impl Report {
             return;
         }
         let resource = &served.resource;
+        // The core group is empty, so its types end with a dot, as in `pods.`.
         self.remaining.push(format!(
             "{}.{} has {} resource instances",
             resource.plural, resource.group, remains.items
@@ -104,7 +111,9 @@ impl Report {
         }
     }
 
-    /// Builds the messages, and returns reason and message by condition type.
+    /// Builds the messages, and returns reason and message by condition type. The entries are
+    /// sorted, so that the same findings give the same message and no write. Upstream:
+    /// `ProcessContentTotals` and `makeDeleteContentCondition`.
     fn finished(mut self) -> BTreeMap<&'static str, (&'static str, String)> {
         if !self.errors.is_empty() {
             let count = self.errors.len();
@@ -134,6 +143,9 @@ impl Report {
     }
 
     /// Puts the conditions into `status`. Returns whether `status` changed.
+    ///
+    /// Other conditions, and the fields of these that this program does not know, stay as they are.
+    /// The transition time changes only with the status. Upstream: `updateConditions`.
     pub(super) fn apply(self, status: &mut Value, now: Timestamp) -> bool {
         let failures = self.finished();
         let time = json!(whole_seconds(now).to_string());

@@ -10,6 +10,7 @@ use serde::{Deserialize, Deserializer};
 use steersman_client::discovery::ServedResource;
 
 /// Estimated seconds for objects with finalizers. 15 is upstream's guess for the garbage collector.
+/// Upstream: `finalizerEstimateSeconds`.
 const FINALIZER_ESTIMATE: i64 = 15;
 
 /// The part of a pod that determines its termination time.
@@ -24,6 +25,7 @@ pub(super) struct PodItem {
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct PodSpec {
+    /// API servers fill in 30 by default. A deletion with a shorter period does not show here.
     termination_grace_period_seconds: Option<i64>,
 }
 
@@ -56,7 +58,8 @@ fn nullable<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
-/// The longest grace period of the unfinished pods, in seconds.
+/// The longest grace period of the unfinished pods, in seconds. A finished pod has no process that
+/// needs time. Upstream: `estimateGracefulTerminationForPods`.
 pub(super) fn longest_grace(pods: &[PodItem]) -> i64 {
     let unfinished = pods
         .iter()
@@ -72,7 +75,7 @@ pub(super) fn longest_grace(pods: &[PodItem]) -> i64 {
 /// namespace.
 ///
 /// Until then it stays the whole grace period, as upstream's does. A grace period of 30 s gives an
-/// estimate of 30 s during the first 30 s.
+/// estimate of 30 s during the first 30 s. Upstream: the end of `estimateGracefulTermination`.
 pub(super) fn grace_estimate(grace: i64, deleted: Timestamp, now: Timestamp) -> i64 {
     if now.duration_since(deleted).as_secs() >= grace {
         0
@@ -102,11 +105,14 @@ impl Remains {
     }
 }
 
-/// Objects remain, although their grace period has passed and no finalizer holds them.
+/// Objects remain, although their grace period has passed and no finalizer holds them. The next
+/// pass tries again: a client may have created them meanwhile, or a deletion is slow.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Unexpected;
 
-/// Completes counted `remains` with an estimate, given the `estimate` before the deletion.
+/// Completes counted `remains` with an estimate, given the `estimate` before the deletion. A
+/// nonzero estimate is trusted, so a rest is normal until its time has passed. Upstream: the end of
+/// `deleteAllContentForGroupVersionResource`.
 pub(super) fn judge(mut remains: Remains, estimate: i64) -> (Remains, Result<(), Unexpected>) {
     remains.estimate = estimate;
     if remains.items == 0 {

@@ -1,6 +1,9 @@
 //! The types that may have objects in a namespace.
 //!
 //! Pods are separate, because the controller deletes them before all other types.
+//!
+//! A partial failure is no reason to stop: the content of all other types goes, and the failure keeps the
+//! namespace.
 
 use steersman_client::ApiError;
 use steersman_client::discovery::{Discovery, IncompleteError, ServedResource};
@@ -8,9 +11,10 @@ use steersman_client::discovery::{Discovery, IncompleteError, ServedResource};
 /// The result of discovery for one pass over a namespace.
 #[derive(Debug, Default)]
 pub(super) struct Types {
-    /// Pods of `v1`, if the server has them.
+    /// Pods of `v1`, if the server has them. Pods in other versions or groups count as any type.
     pub(super) pods: Option<ServedResource>,
-    /// All other namespaced types with the verb `delete`, in their preferred version.
+    /// All other namespaced types with the verb `delete`, in their preferred version. One version
+    /// suffices, since all versions show the same objects.
     pub(super) others: Vec<ServedResource>,
     /// The failure because of which types may be missing.
     pub(super) failure: Option<Failure>,
@@ -30,7 +34,8 @@ pub(super) enum Failure {
 }
 
 impl Types {
-    /// Sorts the outcome of a discovery.
+    /// Sorts the outcome of a discovery. Upstream: the start of `deleteAllContent`, with
+    /// `ServerPreferredNamespacedResources`.
     pub(super) fn new(found: Result<Discovery, ApiError>) -> Self {
         let discovery = match found {
             Ok(discovery) => discovery,
@@ -66,7 +71,8 @@ impl Types {
         }
     }
 
-    /// Whether discovery found no deletable type.
+    /// Whether discovery found no deletable type. This is the sign of a broken API server, since
+    /// each has ConfigMaps at least.
     pub(super) fn is_empty(&self) -> bool {
         self.pods.is_none() && self.others.is_empty()
     }

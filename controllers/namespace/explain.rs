@@ -8,7 +8,8 @@ use steersman_why::{Code, Doc, Explanation, Reason, World, refusal};
 use super::NAME;
 use super::conditions::{CONTENT, DISCOVERY, FINALIZERS, PARSING, REMAINING};
 
-/// Types of left objects that one answer looks into, and objects of each.
+/// Types of left objects that one answer looks into, and objects of each. More would cost a list
+/// each, and hide the first cause.
 const TYPES: usize = 4;
 const OBJECTS: usize = 3;
 
@@ -44,6 +45,7 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
         let reason = Reason::new(Code::DiscoveryFailed, NAME, message).who(who);
         answer.add(reason.since(condition.time("/lastTransitionTime")));
     }
+    // The message tells whether pods go first, or which request was refused.
     let content_failure = failing(CONTENT);
     let mut first = None;
     if let Some(condition) = &content_failure {
@@ -64,6 +66,8 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
     for (group, plural, count) in left.iter().take(TYPES) {
         content(world, doc, group, plural, *count, answer);
     }
+    // Both conditions are about the same objects, so the second one is shown only without the
+    // first.
     if left.is_empty()
         && let Some(condition) = failing(FINALIZERS)
     {
@@ -75,6 +79,7 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
         );
     }
     let finalizers = doc.texts("/spec/finalizers");
+    // The entry `kubernetes` is the one of this controller.
     let foreign: Vec<&str> = finalizers
         .iter()
         .copied()
@@ -90,6 +95,8 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
         );
     }
     if answer.reasons.is_empty() {
+        // The first pass starts 5 s after the deletion, and is over within a minute in a healthy
+        // cluster.
         let late = world.now.duration_since(deleted).as_secs() > 60;
         let code = if late {
             Code::NotObserved
@@ -133,6 +140,7 @@ fn pods_first(world: &World, doc: &Doc, first: (&str, &str), answer: &mut Explan
 }
 
 /// The APIServices of the groups in `message` that are not available, each with its own message.
+/// The message of the condition names the groups only by their text.
 fn unavailable(world: &World, message: &str) -> Vec<String> {
     let of = world
         .resource("apiregistration.k8s.io", "APIService")
@@ -151,6 +159,7 @@ fn unavailable(world: &World, message: &str) -> Vec<String> {
 }
 
 /// The types in the message of the condition: `pods. has 1 resource instances, x.group has 2 ...`.
+/// The messages have a fixed form, which `Report::remains` writes. Other texts give no type.
 fn types(message: &str) -> Vec<(String, String, u64)> {
     let list = message.split_once(": ").map_or(message, |(_, list)| list);
     let parse = |entry: &str| {
@@ -162,7 +171,8 @@ fn types(message: &str) -> Vec<(String, String, u64)> {
     list.split(", ").filter_map(parse).collect()
 }
 
-/// The objects of one type that are left.
+/// The objects of one type that are left. The objects with a deletion timestamp are explained,
+/// since something holds them.
 fn content(
     world: &World,
     doc: &Doc,

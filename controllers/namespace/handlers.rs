@@ -7,7 +7,8 @@ use steersman_runtime::informer::{Change, SharedInformer, Store};
 use steersman_runtime::workqueue::WorkQueue;
 
 /// Delay before the deletion of content, as upstream's `namespaceDeletionGracePeriod`. In this time
-/// all API servers observe the terminating namespace, and finish creations that they accepted.
+/// all API servers observe the terminating namespace, and finish creations that they accepted. All
+/// members of etcd observe these creations in it, too.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// Registers the handler.
@@ -21,6 +22,7 @@ pub(super) fn register(namespaces: &SharedInformer<Namespace>, queue: &WorkQueue
     });
 }
 
+/// Other namespaces need no sync at all.
 fn enqueue(queue: &WorkQueue<ObjectKey>, namespace: &Namespace) {
     if namespace.meta.is_terminating() {
         queue.add_after(namespace.key(), GRACE);
@@ -28,7 +30,8 @@ fn enqueue(queue: &WorkQueue<ObjectKey>, namespace: &Namespace) {
 }
 
 /// Enqueues all terminating namespaces every `period`, as upstream's resync does. Zero disables it.
-/// Never returns.
+/// Never returns. It finds namespaces whose last pass ended without a retry. The flag is
+/// `--namespace-sync-period`.
 pub(super) async fn resync(
     namespaces: Store<Namespace>,
     queue: WorkQueue<ObjectKey>,

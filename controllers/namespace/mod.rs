@@ -73,11 +73,12 @@ const RULES: &[Rule] = &[
     Rule::new(&["*"], &["*"], &["delete", "deletecollection", "list"]),
 ];
 
-/// The maximum back-off of one namespace, as upstream.
+/// The maximum back-off of one namespace, as upstream. Objects may go at any time, and no event
+/// tells it. Upstream: `nsControllerRateLimiter`.
 const MAX_BACKOFF: Duration = Duration::from_secs(60);
 
 /// Limits of its client, as multiples of the configured ones, as upstream. A pass sends two or more
-/// requests per type.
+/// requests per type. A namespace with hundreds of types would take minutes otherwise.
 const QPS_FACTOR: f32 = 20.0;
 const BURST_FACTOR: u32 = 100;
 
@@ -88,6 +89,7 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     handlers::register(keyed.objects(), &queue);
     let client = ctx.client(NAME).rethrottled(QPS_FACTOR, BURST_FACTOR);
     let terminator = Terminator {
+        // Names and finalizers suffice, and objects may be large.
         metadata: client.rethrottled(1.0, 1).metadata_only(),
         client: client.clone(),
         clock: ctx.clock.clone(),
@@ -138,7 +140,8 @@ impl Controller for NamespaceController {
 }
 
 impl NamespaceController {
-    /// True if the API server serves a deletable type.
+    /// True if the API server serves a deletable type. Without any type, each pass would find its
+    /// namespace empty and finalize it. Upstream: `initOpCache`, which ends the process then.
     async fn check(&self) -> bool {
         let types = Types::new(discover(&self.client).await);
         if let Some(failure) = &types.failure {

@@ -52,7 +52,8 @@ impl RemovalError {
     }
 
     /// Whether the type lacks the verb (405), or is no longer served (404). Then its objects are
-    /// gone, or the caller tries another verb.
+    /// gone, or the caller tries another verb. Upstream treats both statuses alike, because of
+    /// types that discovery lists without any verb (kubernetes/kubernetes#22413).
     fn is_unsupported(&self) -> bool {
         match self {
             Self::Request(error) => error.is_method_not_allowed() || error.is_not_found(),
@@ -78,6 +79,9 @@ pub(super) struct Removal<'a> {
 
 impl Removal<'_> {
     /// Deletes all objects of one type. Returns the remaining objects, also together with an error.
+    ///
+    /// A failed estimate ends the removal, as in upstream:
+    /// `deleteAllContentForGroupVersionResource`.
     pub(super) async fn remove(
         &self,
         served: &ServedResource,
@@ -104,12 +108,14 @@ impl Removal<'_> {
                 };
                 (remains, verdict.map_err(unexpected))
             }
+            // Objects that cannot be listed cannot be waited for.
             Ok(None) => (nothing(estimate), Ok(())),
             Err(error) => (nothing(estimate), Err(error)),
         }
     }
 
     /// Estimated seconds until the objects of this type are gone. Only pods have a grace period.
+    /// Upstream: `estimateGracefulTermination`.
     async fn estimate(&self, served: &ServedResource) -> Result<i64, RemovalError> {
         if served.resource != resource::PODS {
             return Ok(0);
@@ -126,7 +132,8 @@ impl Removal<'_> {
         ))
     }
 
-    /// Deletes the collection, or each object if the type does not support that.
+    /// Deletes the collection, or each object if the type does not support that. Upstream:
+    /// `deleteCollection`, or else `deleteEachItem`.
     async fn delete_all(&self, served: &ServedResource) -> Result<(), RemovalError> {
         if served.allows("deletecollection") {
             let collection = collection(&served.resource, self.namespace);
@@ -147,6 +154,7 @@ impl Removal<'_> {
         self.delete_each(served).await
     }
 
+    /// Deletes the listed objects one by one. A type without lists has nothing to delete by.
     async fn delete_each(&self, served: &ServedResource) -> Result<(), RemovalError> {
         if !served.allows("list") {
             return Ok(());
@@ -174,13 +182,15 @@ impl Removal<'_> {
                     Err(error) if !error.is_not_found() && !error.is_method_not_allowed() => {
                         return Err(error.into());
                     }
+                    // Deleted, gone already, or of a type without this verb.
                     _ => {}
                 }
             }
         }
     }
 
-    /// Counts the objects that exist now; `None` if the type does not support lists.
+    /// Counts the objects that exist now; `None` if the type does not support lists. Upstream:
+    /// `listCollection`.
     async fn count(&self, served: &ServedResource) -> Result<Option<Remains>, RemovalError> {
         if !served.allows("list") {
             return Ok(None);
@@ -204,6 +214,8 @@ impl Removal<'_> {
     }
 }
 
+/// Background, so that the API server adds no finalizer for orphaning. All objects of the namespace
+/// go anyway.
 fn options() -> Value {
     json!({"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Background"})
 }

@@ -23,18 +23,22 @@ use super::content::Remains;
 use super::discovery::{Failure, Types};
 use super::removal::{Removal, RemovalError};
 
-/// The entry of `spec.finalizers` that this controller removes.
+/// The entry of `spec.finalizers` that this controller removes. API servers put it into each new
+/// namespace.
 const FINALIZER: &str = "kubernetes";
 
 /// The failure of a pass, or the reason for another one.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SyncError {
+    /// A live read of the namespace failed.
     #[error("{0}")]
     Get(#[source] ApiError),
+    /// An update of its phase or the finalize call failed.
     #[error("{0}")]
     Write(#[source] ApiError),
     #[error(transparent)]
     Decode(#[from] DecodeError),
+    /// Another namespace has the name by now, and must not be finalized by this pass.
     #[error("namespace uid has changed across retries")]
     Replaced,
     /// Failed deletions, in the text form of upstream's `Aggregate`.
@@ -42,6 +46,8 @@ pub(super) enum SyncError {
     Content(#[source] Aggregate<ContentError>),
     #[error(
         "some content remains in the namespace, estimate {estimate} seconds before it is removed"
+    /// No failure: the pass did its work, and the content needs time. Upstream:
+    /// `ResourcesRemainingError`.
     )]
     Remaining { estimate: i64 },
 }
@@ -54,11 +60,13 @@ pub(super) enum ContentError {
     /// The server names malformed group versions.
     #[error("{0}")]
     Unparsable(String),
+    /// With ordered deletion. All other types wait for them.
     #[error("failed to delete pods for namespace: {namespace}, err: {source}")]
     Pods {
         namespace: String,
         source: RemovalError,
     },
+    /// The removal of one type. The other types were tried as well.
     #[error("{0}")]
     Removal(#[source] RemovalError),
 }
@@ -72,6 +80,7 @@ fn pause(estimate: i64) -> Duration {
 /// Syncs terminating namespaces. The cache only selects the namespaces. All other reads are live.
 pub(super) struct Terminator {
     pub(super) client: ApiClient,
+    /// The same client, for answers with metadata only.
     pub(super) metadata: ApiClient,
     pub(super) clock: Clock,
     /// Delete other objects only after all pods are gone (gate `OrderedNamespaceDeletion`).
@@ -87,6 +96,8 @@ impl ObjectSyncer for Terminator {
         Ok(Requeue::Never)
     }
 
+    /// Content that is on its way out waits for its time, without counting as a failure. Upstream:
+    /// `worker`.
     fn retry(&self, error: &SyncError, _request: Option<&ApiError>, _failures: u32) -> Retry {
         match error {
             SyncError::Remaining { estimate } => Retry::After(pause(*estimate)),
@@ -106,6 +117,9 @@ enum Step {
 
 impl Terminator {
     /// One pass. Returns `Ok` if the namespace is gone, finalized, or not terminating.
+    ///
+    /// The cache may show a namespace that is gone, so the order is: read, mark, delete, finalize.
+    /// Each step works on the object that the step before returned. Upstream: `Delete`.
     async fn end(&self, name: &str) -> Result<(), SyncError> {
         let Some(live) = self.get(name).await? else {
             return Ok(());
@@ -119,6 +133,7 @@ impl Terminator {
         let Some(deleted) = live.deleted() else {
             return Ok(());
         };
+        // It is finalized already, and only `metadata.finalizers` keep it.
         if live.finalizers().is_empty() {
             return Ok(());
         }
@@ -150,7 +165,8 @@ impl Terminator {
     }
 
     /// Sends a write. After a conflict, repeats it on the latest state. `None` if the namespace is
-    /// gone.
+    /// gone. Upstream: `retryOnConflictError`, with `updateNamespaceStatusFunc` or
+    /// `finalizeNamespace`.
     async fn write(&self, mut live: Live, step: Step) -> Result<Option<Live>, SyncError> {
         loop {
             let (part, body) = match step {
@@ -174,6 +190,8 @@ impl Terminator {
             let Some(latest) = self.get(live.name()).await? else {
                 return Ok(None);
             };
+            // The namespace was deleted and created again. The next event or pass handles the new
+            // one.
             if latest.identity.uid != live.identity.uid {
                 return Err(SyncError::Replaced);
             }
@@ -185,6 +203,9 @@ impl Terminator {
     /// estimated seconds until the content has ended, 0 for an empty namespace.
     ///
     /// Ends at the first refused write after the end of leadership: the next leader deletes the rest.
+    ///
+    /// Errors of single types are collected, so that one broken type does not keep the objects of
+    /// all others. Upstream: `deleteAllContent`.
     async fn delete_content(&self, live: &mut Live, deleted: Timestamp) -> Result<i64, SyncError> {
         let name = live.name().to_owned();
         let removal = Removal {
@@ -221,6 +242,7 @@ impl Terminator {
                     namespace: name.clone(),
                     source,
                 });
+                // No later write would pass the gate, and neither would the conditions.
                 if is_over {
                     return outcome(errors, estimate);
                 }
@@ -252,7 +274,7 @@ impl Terminator {
     }
 
     /// Writes the conditions, if they changed. As upstream, a failure is only logged, since the
-    /// next pass writes them again.
+    /// next pass writes them again. Later writes of the pass use the version of the answer.
     async fn write_conditions(&self, live: &mut Live, report: Report) {
         let mut changed = live.object.clone();
         let status = changed.entry("status").or_insert_with(|| json!({}));
@@ -290,6 +312,7 @@ fn log_removal(served: &ServedResource, remains: &Remains) {
     }
 }
 
+/// Upstream: the aggregate at the end of `deleteAllContent`. An error counts more than an estimate.
 fn outcome(errors: Vec<ContentError>, estimate: i64) -> Result<i64, SyncError> {
     if errors.is_empty() {
         Ok(estimate)
@@ -348,7 +371,8 @@ impl Live {
             .collect()
     }
 
-    /// True if remaining finalizers prevent the API server from removing the namespace.
+    /// True if remaining finalizers prevent the API server from removing the namespace. Only for
+    /// the log: the API server decides by itself.
     fn is_kept(&self) -> bool {
         let of_metadata = self
             .object
@@ -358,6 +382,7 @@ impl Live {
             || of_metadata.is_some_and(|finalizers| !finalizers.is_empty())
     }
 
+    /// Upstream: `updateNamespaceStatusFunc`.
     fn lacks_phase(&self) -> bool {
         let phase = self
             .object
@@ -374,7 +399,7 @@ impl Live {
     }
 
     /// The body of the finalize call. As upstream, its finalizers are sorted and unique, and its
-    /// status is empty.
+    /// status is empty. Upstream: `finalizeNamespace`.
     fn finalized(&self) -> Map<String, Value> {
         let mut others: Vec<&str> = self
             .finalizers()

@@ -7,19 +7,24 @@ use steersman_options::Options;
 /// The flags, as typed values.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Config {
-    /// Pause between two passes of the health monitor.
+    /// Pause between two passes of the health monitor. 5 s by default. It bounds how late a silent
+    /// node is found.
     pub(super) monitor_period: Duration,
-    /// Silence after which a node is unhealthy.
+    /// Silence after which a node is unhealthy. 50 s by default, several times the interval at
+    /// which kubelets renew their Leases.
     pub(super) monitor_grace: Duration,
-    /// The same for a node without a `Ready` condition.
+    /// The same for a node without a `Ready` condition. A minute by default, since the kubelet of a
+    /// new node needs time.
     pub(super) startup_grace: Duration,
-    /// Nodes per second that a zone may taint for eviction.
+    /// Nodes per second that a zone may taint for eviction. 0.1 by default: one node in ten
+    /// seconds.
     pub(super) eviction_rate: f32,
     /// The same in a large zone in partial disruption.
     pub(super) secondary_eviction_rate: f32,
     /// The number of nodes up to which a zone in partial disruption taints no node.
     pub(super) large_zone: i64,
-    /// The share of nodes that are not ready from which a zone is in partial disruption.
+    /// The share of nodes that are not ready from which a zone is in partial disruption. At least
+    /// three nodes must be not ready, whatever their share is.
     pub(super) unhealthy_threshold: f32,
 }
 

@@ -15,13 +15,14 @@ use tokio::time::Instant;
 
 use super::config::Config;
 
-/// Status of a `Ready` condition.
+/// Status of a `Ready` condition. The three first ones are those of the API; each leads to another
+/// treatment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ready {
     True,
     False,
     Unknown,
-    /// Any other string.
+    /// Any other string. It counts as not ready, and brings no taint.
     Other,
 }
 
@@ -63,6 +64,8 @@ impl Moment {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct SeenReady {
     pub(super) status: Ready,
+    /// Only a difference counts, and neither its direction nor its size: clocks of nodes may be
+    /// wrong.
     pub(super) heartbeat: Option<Timestamp>,
 }
 
@@ -80,7 +83,8 @@ impl SeenReady {
 pub(super) struct Health {
     /// The `Ready` condition in the last seen status.
     pub(super) ready: Option<SeenReady>,
-    /// When this process last saw a sign of life.
+    /// When this process last saw a sign of life. Upstream: `probeTimestamp`, which is wall time
+    /// there.
     pub(super) probed_at: Instant,
     /// The silence before `probed_at`: the age of a node that never had a `Ready` condition.
     pub(super) silent_before: Duration,
@@ -90,6 +94,16 @@ pub(super) struct Health {
 
 impl Health {
     /// The health after a look at `node` and its Lease; `before` is the health until now.
+    ///
+    /// The cases, in their order:
+    ///
+    /// - A node with the condition is seen for the first time: its silence starts now.
+    /// - A node without the condition is seen for the first time: it has been silent since its
+    ///   creation.
+    /// - The condition is missing or gone: the silence goes on. Upstream has a case for a condition
+    ///   that was removed, and never reaches it: it stores the new status before it compares.
+    /// - The heartbeat is the same: the silence goes on.
+    /// - The heartbeat is another one, in either direction: a sign of life.
     pub(super) fn observe(
         before: Option<&Self>,
         node: &Node,
@@ -124,6 +138,8 @@ impl Health {
                 _ => fresh(Duration::ZERO),
             },
         };
+        // The record from before counts, even if the heartbeat above has begun a new one. As in
+        // upstream, that new record lacks the Lease, so the next pass takes it for renewed.
         let known = before.and_then(|before| before.renewed);
         if let Some(lease) = lease
             && is_renewed(known, lease.spec.renew_time.0)
@@ -146,12 +162,13 @@ impl Health {
             .is_some_and(|renewed| is_renewed(before.renewed, renewed))
     }
 
-    /// Notes a sign of life.
+    /// Notes a sign of life. Also used for all nodes at the end of a full disruption.
     pub(super) fn live_at(&mut self, now: Instant) {
         (self.probed_at, self.silent_before) = (now, Duration::ZERO);
     }
 
-    /// Whether the node has been silent for longer than its grace period.
+    /// Whether the node has been silent for longer than its grace period. A node without the
+    /// condition gets the longer time of a new node. Upstream: `gracePeriod`.
     pub(super) fn is_silent(&self, config: &Config, now: Instant) -> bool {
         let grace = match self.ready {
             Some(_) => config.monitor_grace,

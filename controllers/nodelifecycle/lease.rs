@@ -1,7 +1,8 @@
 //! The look at the live Lease before a silent node is lost.
 //!
 //! The cache of Leases may be behind, and then living nodes look silent. With the gate
-//! `NodeControllerLeaseCircuitBreaker` (since 1.37) no node is lost by a Lease that is older than the live one.
+//! `NodeControllerLeaseCircuitBreaker` (since 1.37) no node is lost by a Lease that is older than
+//! the live one.
 //!
 //! Upstream: the circuit breaker of `tryUpdateNodeHealth` in `node_lifecycle_controller.go`
 //! (kubernetes/kubernetes#138698). It reads the Lease of each silent node in each pass. Here the read
@@ -20,7 +21,8 @@ pub(super) const NAMESPACE: &str = "kube-node-lease";
 pub(super) struct LeaseBreaker {
     client: ApiClient,
     is_on: bool,
-    /// Whether the cache was behind in this pass. No further node is lost then, and no further Lease is read.
+    /// Whether the cache was behind in this pass. No further node is lost then, and no further
+    /// Lease is read. One late Lease makes the whole cache suspect.
     is_behind: AtomicBool,
 }
 
@@ -44,6 +46,8 @@ impl LeaseBreaker {
     ///
     /// The role of an API server before 1.37 refuses the read. Then the cached Lease decides, as before 1.37;
     /// upstream would lose no node at all.
+    ///
+    /// A failed read loses no node: without a proof, the node keeps its conditions and its pods.
     pub(super) async fn permits(&self, node: &str, cached: Option<&Lease>) -> bool {
         if !self.is_on {
             return true;

@@ -13,9 +13,11 @@ use super::zones::{Count, ZoneKey};
 pub(super) struct NodeMetrics {
     zone_size: GaugeVec,
     zone_health: GaugeVec,
+    /// All counted nodes that are not ready, whatever their condition is.
     unhealthy: GaugeVec,
     /// Nodes that got a NoExecute taint under the rate limit.
     pub(super) evictions: IntCounterVec,
+    /// Seconds for one node in one pass.
     node_duration: Histogram,
     /// Seconds for one pass.
     pub(super) pass_duration: Histogram,
@@ -30,6 +32,7 @@ impl NodeMetrics {
             Ok::<_, prometheus::Error>(gauge)
         };
         let histogram = |name: &str, help: &str, first: f64| {
+            // Upstream's buckets: eight that grow by the factor 4, from 1 ms or from 10 ms.
             let buckets = exponential_buckets(first, 4.0, 8)?;
             let opts = HistogramOpts::new(name, format!("[ALPHA] {help}"));
             let histogram = Histogram::with_opts(opts.buckets(buckets))?;
@@ -74,7 +77,8 @@ impl NodeMetrics {
         self.node_duration.observe(time.as_secs_f64());
     }
 
-    /// Shows the counts of a zone. A zone without counted nodes is 100 percent healthy.
+    /// Shows the counts of a zone. A zone without counted nodes is 100 percent healthy. Upstream:
+    /// the start of `handleDisruption`.
     pub(super) fn show(&self, zone: &ZoneKey, count: Count) {
         let zone = zone.to_string();
         let labels = [&*zone];

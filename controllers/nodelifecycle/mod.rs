@@ -93,15 +93,17 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     init,
 };
 
+/// Name in `--controllers`, in logs and metrics.
 const NAME: &str = "node-lifecycle-controller";
 
 /// Name of its client and of its service account, and source of its Events.
 const IDENTITY: &str = "node-controller";
 
-/// Workers of the queue of nodes, as upstream.
+/// Workers of the queue of nodes, as upstream. Upstream: `nodeUpdateWorkerSize`.
 const NODE_WORKERS: usize = 8;
 
-/// Workers of the queue of pods, as upstream.
+/// Workers of the queue of pods, as upstream. The monitor marks most pods, so few are left for this
+/// queue. Upstream: `podUpdateWorkerSize`.
 const POD_WORKERS: usize = 4;
 
 fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
@@ -128,6 +130,7 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
             Change::Updated { old, new } => (old.node.as_ref(), new),
             Change::Deleted { .. } => return,
         };
+        // Other changes of a pod do not bring it to another node. Upstream: `podUpdated`.
         if pod.node.is_some() && pod.node.as_ref() != before {
             queue.add(pod.key());
         }
@@ -226,6 +229,8 @@ impl Controller for NodeLifecycle {
             pod_queue,
         } = *self;
         Box::pin(async move {
+            // The pause follows the pass, so slow passes do not overlap. Upstream:
+            // `wait.UntilWithContext`.
             let monitor = async {
                 while !stop.is_cancelled() {
                     shared.pass(&stop).await;

@@ -36,14 +36,16 @@ use super::recall::{Around, recall};
 use super::taints::{self, Premise, TaintId};
 use super::zones::{Count, Disruption, ZoneKey, ZoneState, Zones};
 
-/// A node with this label, with any value, does not count for the state of its zone.
+/// A node with this label, with any value, does not count for the state of its zone. It still gets
+/// taints. Upstream: `isNodeExcludedFromDisruptionChecks`.
 const EXCLUDED: &str = "node.kubernetes.io/exclude-disruption";
 
 /// The state of the monitor.
 #[derive(Debug)]
 pub(super) struct Monitor {
     pub(super) config: Config,
-    /// The resource version at which this leadership term began.
+    /// The resource version at which this leadership term began. Statuses and Leases of lower
+    /// versions may be from the previous leader's time.
     term_start_rv: u64,
     nodes: HashMap<Arc<str>, Record>,
     zones: Zones,
@@ -55,14 +57,16 @@ pub(super) struct Monitor {
 /// The memory of one node.
 #[derive(Debug)]
 struct Record {
+    /// Tells a recreated node of the same name apart.
     uid: Uid,
     /// `None` until the first look at the node.
     health: Option<Health>,
     /// Whether its kubelet has shown a sign of life in this leadership term.
     is_live: bool,
-    /// Whether its pods still have to be marked as not ready.
+    /// Whether its pods still have to be marked as not ready. Upstream: `nodesToRetry`.
     needs_marking: bool,
-    /// Whether the node may still have the NoExecute taints with which it was registered.
+    /// Whether the node may still have the NoExecute taints with which it was registered. Upstream
+    /// removes these taints of each added node in `markNodeAsReachable`.
     is_new: bool,
 }
 
@@ -90,7 +94,8 @@ pub(super) struct Registration {
 pub(super) struct Sight {
     /// The `Ready` condition as read.
     pub(super) ready: Option<Ready>,
-    /// Whether the conditions of the kubelet have to become `Unknown`.
+    /// Whether the conditions of the kubelet have to become `Unknown`. False if they are `Unknown`
+    /// already.
     pub(super) is_lost: bool,
 }
 
@@ -99,7 +104,8 @@ pub(super) struct Sight {
 pub(super) struct Seen {
     /// The node as read, or as written.
     pub(super) node: Arc<Node>,
-    /// The `Ready` condition as read.
+    /// The `Ready` condition as read. It differs from `ready` if this pass has written the
+    /// condition.
     pub(super) before: Option<Ready>,
     /// The `Ready` condition now.
     pub(super) ready: Option<Ready>,
@@ -120,7 +126,7 @@ pub(super) struct Work {
     pub(super) spent: Duration,
 }
 
-/// Changes of NoExecute taints without a rate limit.
+/// Changes of NoExecute taints without a rate limit. Upstream: `processTaintBaseEviction`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TaintStep {
     None,
@@ -131,7 +137,8 @@ pub(super) enum TaintStep {
         add: TaintId,
         remove: TaintId,
     },
-    /// Remove both taints.
+    /// Remove both taints. The node is ready, or new without a condition, or all zones are in full
+    /// disruption.
     Remove(Premise),
 }
 
@@ -177,7 +184,8 @@ impl Monitor {
     /// Takes over the names of `nodes`, the list of all nodes.
     ///
     /// A node that was recreated under its name starts with a new record. Upstream keeps the old
-    /// one, so a node without status may count as silent at once.
+    /// one, so a node without status may count as silent at once. Upstream: `classifyNodes`, which
+    /// also finds new zones. Here a zone is made by its first use.
     pub(super) fn register(&mut self, nodes: &[Arc<Node>]) -> Registration {
         let mut registration = Registration::default();
         for node in nodes {
@@ -200,7 +208,8 @@ impl Monitor {
         registration
     }
 
-    /// Looks at a node and its Lease.
+    /// Looks at a node and its Lease. A node that is not registered is not judged: it appeared
+    /// after the list of this pass.
     pub(super) fn examine(&mut self, node: &Node, lease: Option<&Lease>, now: Moment) -> Sight {
         let ready = Ready::of(node);
         let Some(record) = record_of(&mut self.nodes, node) else {
@@ -232,7 +241,8 @@ impl Monitor {
     }
 
     /// Takes over that the conditions of a node were written as `Unknown`. `written` is the node
-    /// with these conditions.
+    /// with these conditions. The next pass then sees the heartbeat unchanged, and the written
+    /// condition is no sign of life.
     pub(super) fn unknown_written(&mut self, written: &Node, lease: Option<&Lease>) {
         let record = record_of(&mut self.nodes, written);
         if let Some(health) = record.and_then(|record| record.health.as_mut()) {
@@ -249,6 +259,10 @@ impl Monitor {
 
     /// Takes over the conditions of all nodes and decides. `listed` are all nodes; `seen` lacks
     /// the nodes with a failed status write.
+    ///
+    /// The order matters: counts, then disruption and rates, then taints. So no node gets its taint
+    /// at a rate from before a disruption. Upstream: `handleDisruption`, and the second half of
+    /// `updateNodeFunc`.
     pub(super) fn finish(&mut self, listed: &[Arc<Node>], seen: &[Seen], now: Moment) -> Outcome {
         let mut counts: HashMap<ZoneKey, Count> = HashMap::new();
         let mut skipped = Vec::new();
@@ -276,10 +290,13 @@ impl Monitor {
         self.is_certain = !counts_ready_nodes || seen.iter().any(is_live);
         let (disruption, gone) = self.zones.update(&counts, &self.config, now.at);
         match disruption {
+            // All nodes were silent while the network was down. Their kubelets get a whole grace
+            // period to report.
             Disruption::Ends => {
                 let health = self.nodes.values_mut().flat_map(|node| &mut node.health);
                 health.for_each(|health| health.live_at(now.at));
             }
+            // `taint_step` adds the nodes again when the disruption has ended.
             Disruption::Begins => self.zones.clear_waiting(),
             Disruption::None | Disruption::Continues => {}
         }
@@ -319,7 +336,8 @@ impl Monitor {
     }
 
     /// Adds the node to the waiting nodes of its zone or removes it, and returns the change of
-    /// taints that needs no token.
+    /// taints that needs no token. A node without the condition is neither ready nor lost, so only
+    /// taints of its registration go.
     fn taint_step(&mut self, seen: &Seen, zone: ZoneKey, now: Instant) -> TaintStep {
         let Seen { node, ready, .. } = seen;
         let Some(ready) = *ready else {
@@ -340,6 +358,7 @@ impl Monitor {
                 _ => TaintStep::None,
             };
         };
+        // The pods are being evicted already, so the other taint needs no rate limit.
         if remove.is_on(node) {
             return TaintStep::Swap { ready, add, remove };
         }
@@ -390,7 +409,8 @@ impl Monitor {
         }
     }
 
-    /// The time until a waiting node may get its taint; `None` if that takes another pass.
+    /// The time until a waiting node may get its taint; `None` if that takes another pass. An
+    /// uncertain disruption holds back all zones.
     pub(super) fn next_token(&mut self, now: Instant) -> Option<Duration> {
         self.is_certain.then(|| self.zones.next_token(now))?
     }

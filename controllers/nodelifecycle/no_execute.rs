@@ -17,11 +17,12 @@ use super::taints::{self, Premise, TaintId};
 use super::writes::NodeError;
 use super::zones::ZoneKey;
 
-/// Pause between two rounds. Upstream: `NodeEvictionPeriod`.
+/// Pause between two rounds, which bounds the requests of a zone with a high rate. Upstream:
+/// `NodeEvictionPeriod`.
 const PAUSE: Duration = Duration::from_millis(100);
 
 impl Shared {
-    /// Runs until `stop`.
+    /// Runs until `stop`. Without waiting nodes, the loop sleeps until the next pass.
     pub(super) async fn taint_waiting_nodes(&self, stop: &CancellationToken) {
         let mut earliest = Instant::now() + PAUSE;
         loop {
@@ -50,7 +51,8 @@ impl Shared {
     }
 
     /// Taints the waiting nodes of a zone while it has tokens. Only a request costs a token;
-    /// upstream also pays for nodes that need no taint any more.
+    /// upstream also pays for nodes that need no taint any more. The condition in the cache decides
+    /// once more, since the node may have waited for long.
     async fn taint_zone(&self, zone: &ZoneKey, stop: &CancellationToken) {
         while !stop.is_cancelled() {
             let Some(name) = self.monitor().first_waiting(zone) else {
@@ -81,6 +83,8 @@ impl Shared {
             match self.taint(&node, ready, add, remove).await {
                 Ok(()) => self.monitor().stop_waiting(zone, &name),
                 Err(error) if error.is_fenced() => return,
+                // The live node has another condition. A later round or pass decides by the new
+                // one.
                 Err(error) if error.is_race() => {
                     self.monitor().wait_again(zone, &name);
                     tracing::debug!(node = &*name, %error, "Node changed since the decision about its taint");

@@ -21,7 +21,8 @@ use super::taints::{NOT_READY, Premise, UNREACHABLE};
 use super::writes::NodeError;
 use super::zones::{Count, Disruption};
 
-/// Nodes with requests at the same time. Upstream: `nodeUpdateWorkerSize`.
+/// Nodes with requests at the same time. Upstream: `nodeUpdateWorkerSize`. Patches of pods take
+/// most of the time of a pass, one after the other per node.
 const NODES_AT_ONCE: usize = 8;
 
 /// Pause between two tries of a status write. Upstream: `retrySleepTime`.
@@ -39,6 +40,7 @@ impl Shared {
         self.announce(&registration);
         self.breaker.reset();
 
+        // All nodes are judged at one moment, before the first write.
         let (mut seen, lost) = self.examine(&nodes);
         let written = stream::iter(lost)
             .map(|node| self.write_unknown(node, stop))
@@ -53,6 +55,7 @@ impl Shared {
             }
             outcome
         };
+        // The other nodes observe their time after their writes.
         let busy = outcome.work.iter().map(|work| &*work.node.meta.name);
         let busy: HashSet<&str> = busy.collect();
         let idle = seen.iter();
@@ -92,7 +95,8 @@ impl Shared {
         }
     }
 
-    /// Looks at all nodes. The second list has the nodes that need a status write.
+    /// Looks at all nodes. The second list has the nodes that need a status write. The lock of the
+    /// monitor is held for all nodes at once, since no request happens meanwhile.
     fn examine(&self, nodes: &[Arc<Node>]) -> (Vec<Seen>, Vec<Arc<Node>>) {
         let now = Moment::now(&self.clock);
         let namespace = Sym::new(lease::NAMESPACE);
@@ -199,7 +203,8 @@ impl Shared {
         }
     }
 
-    /// Makes the writes that one node needs.
+    /// Makes the writes that one node needs. Taints come before the Event and the pods: they start
+    /// the evictions, and pods take longest. Upstream: the end of `updateNodeFunc`.
     async fn work(&self, work: Work, stop: &CancellationToken) {
         if stop.is_cancelled() {
             return;
@@ -232,6 +237,7 @@ impl Shared {
                 tracing::error!(node = name, category, %error, "Failed to change NoExecute taints of node. Will try again in the next cycle");
             }
         }
+        // Upstream: `RecordNodeStatusChange`, only for a node that was ready.
         if work.was_lost {
             let text = "status is now: NodeNotReady";
             self.writer
@@ -243,7 +249,8 @@ impl Shared {
         self.metrics.node_took(work.spent + began.elapsed());
     }
 
-    /// Marks the pods of a node that is not ready, as long as it is not.
+    /// Marks the pods of a node that is not ready, as long as it is not. Each pod is checked
+    /// against the node again, since hundreds of patches take time. All pods are tried.
     async fn mark_pods(&self, node: &Node, stop: &CancellationToken) {
         let name = &*node.meta.name;
         match self.is_not_ready(node).await {
@@ -302,6 +309,7 @@ impl Shared {
     }
 }
 
+/// A node without the condition is not known to be lost.
 fn reports_not_ready(node: &Node) -> bool {
     Ready::of(node).is_some_and(|ready| ready != Ready::True)
 }

@@ -10,12 +10,14 @@ use steersman_objects::Pod;
 use steersman_values::clock::whole_seconds;
 
 /// The patch of the status that sets the `Ready` condition of `pod` to `False`. `None` if the pod
-/// lacks the condition, or if it is `False` already.
+/// lacks the condition, or if it is `False` already. All other conditions stay: the kubelet may be
+/// alive and know them better.
 pub(super) fn not_ready(pod: &Pod, now: Timestamp) -> Option<Value> {
     let ready = pod.conditions.iter().find(|c| c.kind == *"Ready")?;
     if ready.status == *"False" {
         return None;
     }
+    // The directive keeps the order of the conditions.
     let order = pod.conditions.iter().map(|c| json!({"type": &*c.kind}));
     let condition = json!({
         "type": "Ready",

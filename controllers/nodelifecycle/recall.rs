@@ -8,7 +8,8 @@ use super::zones::Zone;
 /// The disruption around a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Around {
-    /// No node has shown a sign of life in this leadership term.
+    /// No node has shown a sign of life in this leadership term. So taints wait, although some
+    /// nodes look ready.
     Unknown,
     /// No node of the cluster is ready.
     Everywhere,
@@ -16,7 +17,8 @@ pub(super) enum Around {
     Here,
 }
 
-/// The reason why `node`, which is not ready, has no NoExecute taint yet. `name` is that of its zone.
+/// The reason why `node`, which is not ready, has no NoExecute taint yet. `name` is that of its
+/// zone. `None` if the node does not wait: then its pods are evicted, or no pass has seen it yet.
 pub(super) fn recall(node: &str, name: &str, zone: &Zone, around: Around) -> Option<Reason> {
     let ready = zone.count.ready;
     let size = zone.count.size();

@@ -42,7 +42,8 @@ impl ObjectSyncer for Nodes {
 }
 
 impl Shared {
-    /// Gives the node the NoSchedule taints of its conditions.
+    /// Gives the node the NoSchedule taints of its conditions. Upstream:
+    /// `doNoScheduleTaintingPass`.
     async fn taint_by_conditions(&self, node: &Node) -> Result<(), NodeError> {
         let (add, remove) = taints::no_schedule(node);
         if add.is_empty() && remove.is_empty() {
@@ -84,6 +85,7 @@ impl ObjectSyncer for Pods {
     type Object = Pod;
     type Error = PodError;
 
+    /// A node that the monitor has not seen yet is left to its next pass. Upstream: `processPod`.
     async fn sync(&self, _key: &ObjectKey, pod: Arc<Pod>) -> Result<Requeue, PodError> {
         let Some(node) = &pod.node else {
             return Ok(Requeue::Never);

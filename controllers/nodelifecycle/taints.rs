@@ -37,7 +37,8 @@ pub(super) const NOT_READY: TaintId = TaintId {
     effect: NO_EXECUTE,
 };
 
-/// (type and status of a condition, key of its NoSchedule taint).
+/// (type and status of a condition, key of its NoSchedule taint). A condition with another status
+/// brings no taint. Upstream: `nodeConditionToTaintKeyStatusMap`.
 const BY_CONDITION: [(&str, &str, &str); 6] = [
     ("Ready", "False", NOT_READY.key),
     ("Ready", "Unknown", UNREACHABLE.key),
@@ -55,6 +56,7 @@ const BY_CONDITION: [(&str, &str, &str); 6] = [
     ("PIDPressure", "True", "node.kubernetes.io/pid-pressure"),
 ];
 
+/// Key of the taint of a cordoned node: `spec.unschedulable` is true.
 const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 
 impl TaintId {
@@ -79,7 +81,8 @@ pub(super) enum Premise {
     Ready(Option<Ready>),
 }
 
-/// The taint for a node with this `Ready` condition, and the opposite one.
+/// The taint for a node with this `Ready` condition, and the opposite one. A node has at most one
+/// of both, as it has one status. Upstream: the `switch` of `doNoExecuteTaintingPass`.
 pub(super) fn no_execute(ready: Ready) -> Option<(TaintId, TaintId)> {
     match ready {
         Ready::False => Some((NOT_READY, UNREACHABLE)),
@@ -94,6 +97,7 @@ pub(super) fn has_no_execute(node: &Node) -> bool {
 }
 
 /// The NoSchedule taints that `node` lacks, and those that it should lose, in upstream's order.
+/// Taints with other keys are left alone, and so are these keys with another effect.
 pub(super) fn no_schedule(node: &Node) -> (Vec<TaintId>, Vec<TaintId>) {
     let id = |key| TaintId {
         key,
@@ -139,6 +143,7 @@ struct LiveMeta {
 
 #[derive(Debug, Default, Deserialize)]
 struct LiveSpec {
+    /// As raw JSON, so that fields of later releases survive the replacement of the list.
     #[serde(default)]
     taints: Option<Vec<Map<String, Value>>>,
 }
@@ -210,6 +215,7 @@ impl LiveNode {
         if taints.len() == before {
             return None;
         }
+        // `null` removes the field, as it was before the first taint.
         let taints = if taints.is_empty() {
             Value::Null
         } else {

@@ -9,12 +9,15 @@ use serde_json::{Value, json};
 use steersman_objects::Node;
 use steersman_values::clock::whole_seconds;
 
-/// The conditions that kubelets own. `NetworkUnavailable` belongs to the network.
+/// The conditions that kubelets own. `NetworkUnavailable` belongs to the network. Upstream:
+/// `nodeConditionTypes`.
 const OF_KUBELET: [&str; 4] = ["Ready", "MemoryPressure", "DiskPressure", "PIDPressure"];
 
 /// The patch of the status that makes all conditions of the kubelet `Unknown`.
 ///
-/// The conditions keep their order, because the API server takes the order from the patch.
+/// The conditions keep their order, because the API server takes the order from the patch. A
+/// condition that is `Unknown` already keeps its reason and its time. A missing one is added with
+/// the creation of the node as its heartbeat.
 pub(super) fn patch(node: &Node, now: Timestamp) -> Value {
     let now = whole_seconds(now).to_string();
     let mut kinds = OF_KUBELET;

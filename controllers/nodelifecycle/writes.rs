@@ -74,7 +74,8 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    /// Adds and removes taints, one edit after the other.
+    /// Adds and removes taints, one edit after the other. The new taint comes first, so that the
+    /// node is never without one. Upstream: `SwapNodeControllerTaint`.
     pub(super) async fn swap_taints(
         &self,
         node: &Node,
@@ -165,7 +166,8 @@ impl Writer {
         }
     }
 
-    /// Sets the beta labels that the node lacks.
+    /// Sets the beta labels that the node lacks. Upstream: `AddOrUpdateLabelsOnNode`, which reads
+    /// the node as well.
     pub(super) async fn copy_labels(&self, node: &Node) -> Result<(), NodeError> {
         if labels::missing(&node.meta.labels).is_empty() {
             return Ok(());
@@ -195,6 +197,7 @@ impl Writer {
         Ok(version)
     }
 
+    /// Lets the next look at the node wait until the cache shows this write.
     fn wrote(&self, node: &Meta, version: u64) {
         let key = ObjectKey {
             namespace: node.namespace.clone(),
@@ -217,7 +220,8 @@ impl Writer {
         Ok(written)
     }
 
-    /// The node as the API server has it, if it still has the UID of `node`.
+    /// The node as the API server has it, if it still has the UID of `node`. From etcd, not from
+    /// the watch cache of the API server, since a decision rests on it.
     pub(super) async fn read(&self, node: &Node) -> Result<Node, NodeError> {
         let live = self.client.get(Target::of::<Node>(&node.meta)).await;
         let live = Node::decode(&live.map_err(NodeError::Request)?).map_err(NodeError::Answer)?;
@@ -254,7 +258,7 @@ impl Writer {
         marked
     }
 
-    /// Records an Event about a node.
+    /// Records an Event about a node. Upstream: `RecordNodeEvent`.
     pub(super) fn node_event(&self, name: &str, uid: &Uid, reason: &'static str, text: &str) {
         let node = ObjectReference {
             api_version: Node::RESOURCE.api_version().into_owned(),

@@ -11,13 +11,15 @@ use std::time::Duration;
 use steersman_client::rate::TokenBucket;
 use tokio::time::Instant;
 
-/// Tokens of a full bucket. Upstream: `EvictionRateLimiterBurst`.
+/// Tokens of a full bucket. Upstream: `EvictionRateLimiterBurst`. So nodes get their taint one at a
+/// time, evenly spread.
 const BURST: u32 = 1;
 
 /// Waiting nodes and the limiter of one zone.
 #[derive(Debug)]
 pub(super) struct ZoneQueue {
-    /// Names of nodes in the order of their arrival.
+    /// Names of nodes in the order of their arrival. By position, so that the first one is found
+    /// without a search.
     waiting: BTreeMap<u64, Arc<str>>,
     /// The position of each name in `waiting`.
     positions: HashMap<Arc<str>, u64>,

@@ -99,6 +99,7 @@ impl Count {
         self.ready + self.not_ready
     }
 
+    /// Upstream: `ComputeZoneState`. A zone of two nodes is never in partial disruption.
     fn state(self, config: &Config) -> ZoneState {
         // Upstream computes with 32 bits, so a share at the threshold is rounded as there.
         let share = self.not_ready as f32 / self.size() as f32;
@@ -119,9 +120,9 @@ impl Count {
 pub(super) enum Disruption {
     /// Some zone works, and some zone worked before.
     None,
-    /// Now all zones are in full disruption.
+    /// Now all zones are in full disruption. All evictions stop, and NoExecute taints are removed.
     Begins,
-    /// Until now all zones were in full disruption.
+    /// Until now all zones were in full disruption. Rates return to those of the states of zones.
     Ends,
     /// All zones are in full disruption, as before.
     Continues,
@@ -180,7 +181,8 @@ impl Zones {
     /// Changes the states and the rates. Returns the zones without nodes, which it forgets.
     ///
     /// A zone without counted nodes returns to the initial state, and full disruptions do not stop
-    /// it. It keeps its queue; upstream makes a new one with a full bucket in each pass.
+    /// it. It keeps its queue; upstream makes a new one with a full bucket in each pass. Upstream:
+    /// `handleDisruption`.
     pub(super) fn update(
         &mut self,
         counts: &HashMap<ZoneKey, Count>,
@@ -197,6 +199,7 @@ impl Zones {
         }
         let mut counted = self.zones.values().filter(|zone| zone.count.size() > 0);
         let is_full = ZoneState::FullDisruption;
+        // Without counted nodes, both are true, and nothing changes.
         let all_were_full = counted.clone().all(|zone| zone.state == is_full);
         let all_are_full = counted.all(|zone| zone.count.state(config) == is_full);
         let disruption = match (all_were_full, all_are_full) {
@@ -221,7 +224,9 @@ impl Zones {
 }
 
 impl Zone {
-    /// The rate of the zone by its state, if some zone of the cluster works.
+    /// The rate of the zone by its state, if some zone of the cluster works. A small zone stops in
+    /// partial disruption, since its own network is the likely cause. Upstream: `setLimiterInZone`,
+    /// `HealthyQPSFunc` and `ReducedQPSFunc`.
     fn normal_rate(&self, config: &Config) -> f32 {
         match self.state {
             ZoneState::Initial | ZoneState::Normal | ZoneState::FullDisruption => {

@@ -25,7 +25,7 @@ use super::invariants;
 use super::timers::Due;
 use super::tolerance::{self, Tolerance, no_execute};
 
-/// Tries of one eviction, as upstream.
+/// Tries of one eviction, as upstream. Upstream: `retries`.
 const TRIES: u32 = 5;
 
 /// Pause after a failed try, as upstream.
@@ -46,11 +46,13 @@ pub(super) const CAUSE: DisruptionCause = DisruptionCause {
 enum End {
     Deleted,
     /// There was nothing to delete: the pod is gone or terminates, or it tolerates the taints now.
+    /// Such an end is counted in no metric.
     Needless,
 }
 
 impl Shared {
-    /// Evicts pods until `stop`, then waits for the evictions in flight.
+    /// Evicts pods until `stop`, then waits for the evictions in flight. Upstream runs one
+    /// goroutine per timer.
     pub(super) async fn evict_due_pods(&self, stop: &CancellationToken) {
         let mut running = FuturesUnordered::new();
         loop {
@@ -60,6 +62,7 @@ impl Shared {
                 (timers.take_due(Instant::now(), free), timers.next())
             };
             running.extend(due.into_iter().map(|due| self.evict(due)));
+            // With no free place, only the end of an eviction can bring the next one forward.
             let deadline = next.filter(|_| running.len() < AT_ONCE);
             tokio::select! {
                 () = stop.cancelled() => break,
@@ -72,7 +75,8 @@ impl Shared {
         while running.next().await.is_some() {}
     }
 
-    /// Evicts one pod, with upstream's number of tries.
+    /// Evicts one pod, with upstream's number of tries. The lock of the timers is taken after the
+    /// last try, so it is never held over a request.
     async fn evict(&self, due: Due) {
         let mut is_reported = false;
         let mut tries = 0;
@@ -117,6 +121,8 @@ impl Shared {
             tracing::info!(pod = %due.pod, "Deleting pod");
             self.report(&due.pod, format!("Marking for deletion Pod {}", due.pod));
         }
+        // The condition comes before the deletion, so that a Job can tell this end from a failure
+        // of the pod.
         self.evictor.mark(&pod).await?;
         if pod.meta.is_terminating() || !self.evictor.delete(&pod.meta).await? {
             return Ok(End::Needless);

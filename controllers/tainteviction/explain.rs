@@ -31,6 +31,7 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
     let reason = match of_pod(
         &node.spec.taints,
         &pod.spec.tolerations,
+        // The gates of the manager are unknown here, so tolerations by comparison are left out.
         Comparisons::Disabled,
     ) {
         Tolerance::None => Reason::new(
@@ -59,7 +60,8 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
     answer.add(reason);
 }
 
-/// The time of the newest NoExecute taint; the timer of a pod begins with it.
+/// The time of the newest NoExecute taint. The timer of a pod begins when the manager sees the taint,
+/// so the result is an estimate.
 fn tainted(node: &Doc) -> Option<Timestamp> {
     let taints = node.items("/spec/taints").iter();
     let no_execute = taints

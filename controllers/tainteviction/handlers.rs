@@ -29,7 +29,8 @@ pub(super) fn register(
     });
 }
 
-/// Whether the eviction of the pod may change. Only bound pods are evicted.
+/// Whether the eviction of the pod may change. Only bound pods are evicted. Labels and status of a
+/// pod have no influence. A deletion cancels its timer.
 fn is_relevant_to_pod(change: Change<'_, Pod>) -> bool {
     match change {
         Change::Added { object, .. } | Change::Deleted { object, .. } => object.node.is_some(),
@@ -41,7 +42,7 @@ fn is_relevant_to_pod(change: Change<'_, Pod>) -> bool {
     }
 }
 
-/// Whether the evictions from the node may change.
+/// Whether the evictions from the node may change. Taints with other effects have no influence.
 fn is_relevant_to_node(change: Change<'_, Node>) -> bool {
     match change {
         Change::Added { .. } | Change::Deleted { .. } => true,

@@ -22,6 +22,7 @@ use super::{EVENT_REASON, Shared};
 pub(super) struct Nodes(pub(super) Arc<Shared>);
 
 impl Syncer for Nodes {
+    /// Nothing can fail without IO, so the queues know no back-off.
     type Error = Infallible;
 
     async fn sync(&self, key: &ObjectKey) -> Result<Requeue, Infallible> {
@@ -47,6 +48,7 @@ impl Shared {
     /// as upstream: other controllers delete its pods.
     fn sync_node(&self, key: &ObjectKey) {
         let mut timers = self.timers.lock();
+        // The pod garbage collector deletes pods of nodes that are gone.
         let Some(node) = self.nodes.get(key) else {
             return;
         };
@@ -85,6 +87,7 @@ impl Shared {
     }
 
     /// Decides about one pod on a tainted node. Phase, owner and priority have no influence.
+    /// Upstream: `processPodOnNode`.
     fn decide(&self, timers: &mut Timers, node: &Node, pod: &Pod, now: Instant) {
         // The pod was evicted and terminates. Another eviction would change nothing.
         if pod.meta.is_terminating() && CAUSE.is_set_on(pod) {

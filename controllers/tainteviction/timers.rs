@@ -32,10 +32,12 @@ type Position = (Instant, u64);
 
 #[derive(Debug)]
 struct Timer {
+    /// A new pod of the same name has a timer of its own. Upstream knows names only.
     uid: Uid,
     fires_at: Instant,
     /// Position among the waiting pods; `None` while the eviction runs.
     position: Option<Position>,
+    /// Failed evictions in a row, each after all its tries.
     failures: u32,
 }
 
@@ -52,6 +54,11 @@ impl Timers {
     /// Takes over the tolerance of a pod on a tainted node. True if a waiting timer was cancelled.
     ///
     /// A timer of another pod of this name is cancelled. An eviction that runs is not repeated.
+    ///
+    /// The order of the checks matters: another pod of the name, then a toleration for ever, then
+    /// evictions that run or are due. Only then the deadline of a new timer is set. A pod that
+    /// loses its toleration is evicted at once, and its Event tells that the former timer is
+    /// cancelled, as in upstream.
     pub(super) fn update(
         &mut self,
         pod: &ObjectKey,
@@ -101,7 +108,8 @@ impl Timers {
         self.pods.insert(pod, timer);
     }
 
-    /// Cancels the timer of a pod; true if it was waiting. An eviction that runs goes on.
+    /// Cancels the timer of a pod; true if it was waiting. An eviction that runs goes on. Upstream:
+    /// `CancelWork`, which also tells whether a timer was waiting.
     pub(super) fn cancel(&mut self, pod: &ObjectKey) -> bool {
         let timer = self.pods.remove(pod);
         let position = timer.and_then(|timer| timer.position);

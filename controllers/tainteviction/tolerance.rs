@@ -12,7 +12,8 @@ use steersman_objects::{Taint, Toleration};
 pub(super) enum Tolerance {
     /// Some taint is not tolerated.
     None,
-    /// All taints are tolerated for this time. It may be zero.
+    /// All taints are tolerated for this time. It may be zero. The API accepts negative times, and
+    /// they mean zero.
     For(Duration),
     /// All taints are tolerated for ever, also if there are none.
     Forever,
@@ -38,6 +39,7 @@ pub(super) fn of_pod(
         let Some(used) = tolerations.find(|known| tolerates(known, taint, comparisons)) else {
             return Tolerance::None;
         };
+        // A toleration without a time is for ever, so the others decide.
         shortest = match (shortest, used.toleration_seconds) {
             (Some(known), Some(seconds)) => Some(known.min(seconds)),
             (known, seconds) => known.or(seconds),

@@ -182,7 +182,9 @@ impl Allocations {
         allocations
     }
 
-    /// The blocks in the `podCIDRs` of `node`, up to the first entry that does not fit.
+    /// The blocks in the `podCIDRs` of `node`, up to the first entry that does not fit. The
+    /// position of an entry selects its cluster CIDR, whatever its family is. Upstream:
+    /// `occupyCIDRs`.
     fn holds_of(&self, node: &Node) -> (Vec<Hold>, Result<(), OccupyError>) {
         let name = || node.meta.name.to_string();
         let mut holds = Vec::new();
@@ -228,6 +230,7 @@ impl Allocations {
     pub(super) fn observe(&mut self, node: &Node) {
         let key = node.key();
         let (holds, _) = self.holds_of(node);
+        // The new blocks are held before the old ones go, so a block in both states is never free.
         holds.iter().for_each(|hold| self.hold(hold));
         let before = self.cached.remove(&key).unwrap_or_default();
         self.release(&before);
@@ -263,7 +266,8 @@ impl Allocations {
     }
 
     /// Holds the blocks of the nodes in the live list of this version, until
-    /// [`Allocations::forget_listed`].
+    /// [`Allocations::forget_listed`]. Fails at the first node whose `podCIDRs` do not fit, since
+    /// the flags of the cluster were changed then.
     pub(super) fn hold_listed(&mut self, nodes: &[Node], version: u64) -> Result<(), OccupyError> {
         let mut listed = self.listed.take().unwrap_or_default();
         listed.version = version;
@@ -272,6 +276,8 @@ impl Allocations {
             let (holds, fits) = self.holds_of(node);
             holds.iter().for_each(|hold| self.hold(hold));
             listed.holds.extend(holds);
+            // Nodes that are in the list with blocks, and those that it lacks, are outdated in an
+            // older cache.
             if node.spec.pod_cidrs.is_empty() {
                 listed.without_blocks.insert(node.meta.uid.clone());
             }
@@ -310,6 +316,8 @@ impl Allocations {
     ///
     /// If a cluster CIDR is exhausted, the node counts as waiting and holds no block. While the cache
     /// is older than the live list, the answer is `None`: blocks of deleted nodes may still count.
+    ///
+    /// Upstream: the allocating half of `AllocateOrOccupyCIDR`.
     pub(super) fn reserve(
         &mut self,
         key: &ObjectKey,
@@ -407,6 +415,7 @@ impl Allocations {
         }
     }
 
+    /// One more holder for these blocks. Metrics count a block once, as in upstream's `Occupy`.
     fn hold(&mut self, (at, blocks): &Hold) {
         let tracked = &mut self.sets[*at];
         for index in blocks.clone() {
@@ -419,6 +428,7 @@ impl Allocations {
         tracked.metrics.usage(&tracked.set);
     }
 
+    /// One holder less. The last one frees the block. Upstream: `Release`, which frees it at once.
     fn release(&mut self, holds: &[Hold]) {
         for (at, blocks) in holds {
             let tracked = &mut self.sets[*at];

@@ -6,8 +6,8 @@
 use steersman_options::Options;
 use steersman_values::cidr::{Cidr, Family, InvalidCidr};
 
-/// The most IPv6 blocks of one range, as bits of their number. Upstream:
-/// `clusterSubnetMaxDiff`.
+/// The most IPv6 blocks of one range, as bits of their number. Upstream: `clusterSubnetMaxDiff`.
+/// Upstream's bitmap has a bit for each block from the start.
 const MAX_V6_BITS: u8 = 16;
 
 /// The ranges that the allocator divides.
@@ -97,6 +97,7 @@ impl Ranges {
     }
 }
 
+/// At most one range per family. Upstream: `processCIDRs`.
 fn clusters(text: &str) -> Result<Vec<Cidr>, RangeError> {
     let entries = text.trim().split(',').enumerate();
     let parsed: Result<Vec<Cidr>, _> = entries
@@ -149,6 +150,7 @@ fn node_masks(options: &Options, clusters: &[Cidr]) -> Result<Vec<u8>, RangeErro
         }
         _ => {}
     }
+    // Upstream's defaults are 24 and 64 bits.
     let or = |value: i64, default: i64| if value == 0 { default } else { value };
     let of_family = |family| match family {
         Family::V4 => or(any, or(v4, 24)),
@@ -160,6 +162,7 @@ fn node_masks(options: &Options, clusters: &[Cidr]) -> Result<Vec<u8>, RangeErro
         .collect()
 }
 
+/// A block must fit into its cluster CIDR, and the mask into an address.
 fn checked(cluster: Cidr, mask: i64) -> Result<u8, RangeError> {
     if mask < i64::from(cluster.length()) {
         return Err(RangeError::MaskTooShort);

@@ -12,8 +12,12 @@ pub(super) struct IpamMetrics {
     allocations: CounterVec,
     releases: CounterVec,
     max: GaugeVec,
+    /// A share from 0 to 1, although its help calls it a percentage.
     usage: GaugeVec,
+    /// Used blocks that one search skipped.
     tries: HistogramVec,
+    /// Upstream's family of all controllers with `RunWithMetrics`, of which this is the only one
+    /// here.
     running: GaugeVec,
 }
 
@@ -67,6 +71,7 @@ impl IpamMetrics {
             )?,
             max: gauge(
                 opts(
+                    // The name has upstream's spelling.
                     "cirdset_max_cidrs",
                     "Maximum number of CIDRs that can be allocated.",
                 ),

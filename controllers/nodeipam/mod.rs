@@ -71,6 +71,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     init,
 };
 
+/// Name in `--controllers`, in logs and metrics.
 const NAME: &str = "node-ipam-controller";
 
 /// Source of its Events.
@@ -138,8 +139,9 @@ impl Controller for NodeIpamController {
 }
 
 impl NodeIpamController {
-    /// Holds the blocks of all nodes as the API server has them. False if the controller has to end:
-    /// after `stop`, or after an error that the next start would meet again.
+    /// Holds the blocks of all nodes as the API server has them. False if the controller has to
+    /// end: after `stop`, or after an error that the next start would meet again. Upstream: `New`
+    /// of the package `ipam`, and the start of `NewCIDRRangeAllocator`.
     async fn hold_live_nodes(&self, stop: &CancellationToken) -> bool {
         let Some(live) = start::list_nodes(&self.client, stop).await else {
             return false;

@@ -72,6 +72,7 @@ pub(super) async fn list_nodes(
     }
 }
 
+/// The version is that of the list, with which the cache has to catch up.
 async fn list(client: &ApiClient) -> Result<LiveNodes, ListError> {
     let mut pages = Pages::new(client, Node::RESOURCE, None);
     let mut nodes = Vec::new();

@@ -17,7 +17,8 @@ use steersman_values::cidr::Cidr;
 use super::allocations::{Exhausted, OccupyError};
 use super::pool::Pool;
 
-/// Attempts of one PATCH in one sync, without a pause. Upstream: `cidrUpdateRetries`.
+/// Attempts of one PATCH in one sync, without a pause. Upstream: `cidrUpdateRetries`. The key
+/// returns with its back-off after the last one.
 const ATTEMPTS: usize = 3;
 
 /// The operation of a sync that failed.
@@ -50,6 +51,8 @@ impl ObjectSyncer for NodeIpam {
     type Object = Node;
     type Error = SyncError;
 
+    /// A terminating node gets no block, and a node with blocks is only checked. The `podCIDRs` of
+    /// a node never change, so there is nothing else to bring in line.
     async fn sync(&self, key: &ObjectKey, node: Arc<Node>) -> Result<Requeue, SyncError> {
         if node.meta.is_terminating() {
             self.pool.with(|allocations| allocations.stop_waiting(key));
@@ -117,6 +120,7 @@ impl NodeIpam {
         Err(SyncError::Patch(error))
     }
 
+    /// The reservation ends when the cache shows the write.
     fn accepted(&self, key: &ObjectKey, answer: &[u8]) -> Result<(), SyncError> {
         let written = Identity::decode(answer).map_err(|error| {
             self.pool.with(|allocations| allocations.doubted(key));
@@ -148,12 +152,13 @@ impl NodeIpam {
     }
 }
 
-/// The body of the PATCH: `podCIDR` is the first range.
+/// The body of the PATCH: `podCIDR` is the first range. Upstream: `PatchNodeCIDRs`.
 pub(super) fn patch_of(cidrs: &[String]) -> Value {
     json!({"spec": {"podCIDR": cidrs.first(), "podCIDRs": cidrs}})
 }
 
-/// False if the API server refused the request, so that it cannot take effect later.
+/// False if the API server refused the request, so that it cannot take effect later. An error
+/// within the API server may follow a write to etcd.
 fn may_have_taken_effect(error: &ApiError) -> bool {
     match error {
         ApiError::Status { code, .. } => *code >= 500,

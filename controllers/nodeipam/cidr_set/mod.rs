@@ -63,14 +63,15 @@ impl CidrSet {
         self.count
     }
 
-    /// The range of the block with this index.
+    /// The range of the block with this index. Upstream: `indexToCIDRBlock`.
     pub(super) fn block(&self, index: u64) -> Cidr {
         let family = self.cluster.family();
         let first = self.cluster.first() | (u128::from(index) << self.host_bits());
         Cidr::new(family, first, self.node_mask)
     }
 
-    /// The blocks that have an address in common with `cidr`.
+    /// The blocks that have an address in common with `cidr`. A range below the size of a block
+    /// takes the whole block. Upstream: `getBeginningAndEndIndices`.
     pub(super) fn blocks_of(&self, cidr: Cidr) -> Result<Blocks, OutOfRange> {
         let cluster = self.cluster;
         if !cluster.overlaps(&cidr) {
@@ -87,7 +88,7 @@ impl CidrSet {
     }
 
     /// Takes the next free block. The answer has its index, and the number of used blocks that the
-    /// search skipped. `None` if all blocks are used.
+    /// search skipped. `None` if all blocks are used. Upstream: `AllocateNext`.
     pub(super) fn take_next(&mut self) -> Option<(u64, u64)> {
         if self.count == self.size() {
             return None;
@@ -129,6 +130,7 @@ impl CidrSet {
         self.used.get(word).is_some_and(|used| used & bit != 0)
     }
 
+    /// The bits of an address that tell the addresses of one block apart.
     fn host_bits(&self) -> u8 {
         self.cluster.family().bits() - self.node_mask
     }

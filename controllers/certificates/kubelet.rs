@@ -6,6 +6,8 @@ use std::collections::BTreeSet;
 
 use steersman_pki::x509::CertificateRequest;
 
+/// The node authorizer and the admission plugin `NodeRestriction` know a kubelet by this group and
+/// by the prefix of its name.
 const ORGANIZATION: &str = "system:nodes";
 const USER_PREFIX: &str = "system:node:";
 
@@ -21,7 +23,9 @@ const SERVING_USAGES: &str =
     "usages did not match [digital signature key encipherment server auth]";
 
 /// Whether a kubelet may have the requested certificate as a client. The error is the first rule
-/// that the request breaks.
+/// that the request breaks. The order of the rules is upstream's, because the first broken one
+/// becomes the message of the condition `Failed`. A client certificate has no alternative names:
+/// its user is the common name.
 pub(super) fn check_client(
     request: &CertificateRequest,
     usages: &[String],
@@ -39,7 +43,9 @@ pub(super) fn check_client(
 }
 
 /// Whether a kubelet may have the requested certificate as a server. The error is the first rule
-/// that the request breaks.
+/// that the request breaks. Other than for clients, the usages come before the common name, as in
+/// upstream. Nothing here compares the names with the addresses of the node: this is the approver's
+/// part.
 pub(super) fn check_serving(
     request: &CertificateRequest,
     usages: &[String],
@@ -60,15 +66,18 @@ fn first_broken<const N: usize>(rules: [(bool, &'static str); N]) -> Result<(), 
     broken.map_or(Ok(()), |(_, rule)| Err(rule))
 }
 
+/// Exactly one organization: a further group in the certificate would give its rights.
 fn is_of_nodes(request: &CertificateRequest) -> bool {
     request.subject.organizations().eq([ORGANIZATION])
 }
 
+/// The name of the node after the prefix may be empty, as in upstream.
 fn is_of_a_node(request: &CertificateRequest) -> bool {
     request.subject.common_name().starts_with(USER_PREFIX)
 }
 
-/// Whether the usages, as a set, are those of a key for `purpose`. Only RSA keys encipher keys.
+/// Whether the usages, as a set, are those of a key for `purpose`. Only RSA keys encipher keys. So
+/// "key encipherment" is optional. Order and repetition of usages have no influence.
 fn are_for(usages: &[String], purpose: &str) -> bool {
     let mut usages: BTreeSet<&str> = usages.iter().map(String::as_str).collect();
     usages.remove("key encipherment");

@@ -14,7 +14,9 @@ pub mod signing;
 #[cfg(test)]
 pub(crate) mod testing;
 
-/// Name of the client of the controllers of CertificateSigningRequests.
+/// Name of the client of the controllers of CertificateSigningRequests. Upstream's approver,
+/// signers and cleaner share the service account of this name too, so the existing rules of RBAC
+/// fit.
 const IDENTITY: &str = "certificate-controller";
 
 /// API group of the requests.

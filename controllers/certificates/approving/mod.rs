@@ -38,6 +38,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
             &["certificatesigningrequests/approval"],
             &["update"],
         ),
+        // The API server demands this right on each write of an approval.
         Rule::new(&[GROUP], &["signers"], &["approve"]).named(&[recognizer::SIGNER]),
         Rule::new(
             &["authorization.k8s.io"],

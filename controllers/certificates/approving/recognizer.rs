@@ -15,14 +15,18 @@ pub(super) const SIGNER: &str = "kubernetes.io/kube-apiserver-client-kubelet";
 /// A kind of request, with the right that its requester needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Recognizer {
-    /// A kubelet renews its own certificate.
+    /// A kubelet renews its own certificate. Upstream: `isSelfNodeClientCert`.
     SelfNodeClient,
-    /// A client asks for the certificate of a kubelet.
+    /// A client asks for the certificate of a kubelet. A bootstrap token is the usual requester.
+    /// Upstream: `isNodeClientCert`.
     NodeClient,
 }
 
 impl Recognizer {
     /// The kinds of a request for the signer `signer`, in the order in which they are tried.
+    ///
+    /// A request in the requester's own name has both kinds, with the narrower right first. A
+    /// request that breaks a rule for kubelets has none, so it waits for a user.
     pub(super) fn of(
         signer: &str,
         content: &SigningRequest,
@@ -57,7 +61,9 @@ impl Recognizer {
         }
     }
 
-    /// The SubjectAccessReview of the requester.
+    /// The SubjectAccessReview of the requester. It asks about the user that the API server
+    /// recorded in the spec, never about the subject of the certificate. Empty fields are left out,
+    /// as Go's encoder does. Upstream: `authorize`.
     pub(super) fn review(self, content: &SigningRequest) -> Value {
         let mut spec = json!({
             "resourceAttributes": {

@@ -17,7 +17,8 @@ use super::recognizer::Recognizer;
 /// The operation of a sync that failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SyncError {
-    /// The text is no request for a certificate.
+    /// The text is no request for a certificate. Retries cannot mend it, but upstream retries as
+    /// well, with growing delay.
     #[error("unable to parse csr {0:?}: {1}")]
     Parse(String, #[source] RequestError),
     /// The right of the requester could not be reviewed.
@@ -47,11 +48,14 @@ impl ObjectSyncer for Approver {
     type Object = CertificateSigningRequest;
     type Error = SyncError;
 
+    /// Upstream: `handle` in `sarapprove.go`.
     async fn sync(
         &self,
         key: &ObjectKey,
         csr: Arc<CertificateSigningRequest>,
     ) -> Result<Requeue, SyncError> {
+        // The type alone decides, as in upstream's `GetCertApprovalCondition`: a status of `False`
+        // counts too.
         let is_decided = ["Approved", "Denied"].map(|kind| csr.condition(kind).is_some());
         if csr.status.certificate.0 || is_decided.contains(&true) {
             return Ok(Requeue::Never);
@@ -61,6 +65,8 @@ impl ObjectSyncer for Approver {
         let request = CertificateRequest::from_pem(&content.request)
             .map_err(|error| SyncError::Parse(name(), error))?;
         let recognizers = Recognizer::of(&csr.spec.signer_name, &content, &request);
+        // One right is enough. An error of a review ends the sync before the wider right is asked
+        // for.
         for recognizer in recognizers {
             if self.is_allowed(*recognizer, &content).await? {
                 self.approve(key, &csr, *recognizer).await?;
@@ -82,6 +88,8 @@ impl ObjectSyncer for Approver {
 
     fn retry(&self, error: &SyncError, request: Option<&ApiError>, _failures: u32) -> Retry {
         match error {
+            // Upstream's `IgnorableError`: mostly a mistake of a user, which would fill the log
+            // with each retry.
             SyncError::NotAllowed(..) => Retry::Quietly,
             _ => Retry::after_request(request),
         }
@@ -116,6 +124,11 @@ impl Approver {
         Ok(review.status.allowed)
     }
 
+    /// Writes the approval.
+    ///
+    /// A PUT has the resource version of the reviewed request. If it was denied in the meantime,
+    /// the answer is a conflict, and the next sync sees the denial. Upstream:
+    /// `appendApprovalCondition`.
     async fn approve(
         &self,
         key: &ObjectKey,

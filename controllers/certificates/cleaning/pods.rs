@@ -34,7 +34,8 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 /// Name of its client.
 const IDENTITY: &str = "podcertificaterequestcleaner";
 
-/// Pause between two passes.
+/// Pause between two passes. Upstream sets both times in
+/// `newPodCertificateRequestCleanerController`.
 const PAUSE: Duration = Duration::from_secs(5 * 60);
 
 /// The age from which a request is deleted.
@@ -46,7 +47,9 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     )))
 }
 
+/// A request of exactly this age is due, unlike in the other cleaner. Upstream: `handle`.
 fn due(request: &PodCertificateRequest, now: Timestamp) -> Option<&'static str> {
+    // Objects from the API server always have this time.
     let created = request.meta.created?;
     (saturating_since(now, created.into()) >= AGE).then_some("old")
 }

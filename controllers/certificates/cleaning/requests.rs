@@ -47,9 +47,14 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
 }
 
 /// The reason to delete `csr` at `now`.
+///
+/// The order of the rules decides only which reason the log has. Conditions count by their type,
+/// whatever their status. Upstream: `handle`.
 fn due(csr: &CertificateSigningRequest, now: Timestamp) -> Option<&'static str> {
+    // A missing time never is old. Upstream: `isOlderThan`.
     let is_older =
         |time: Option<Timestamp>, age| time.is_some_and(|time| saturating_since(now, time) > age);
+    // The age is that of the last update of the condition, so a late approval starts a new period.
     let has = |kind: &str, age| {
         let mut conditions = csr.status.conditions.iter();
         conditions
@@ -57,25 +62,32 @@ fn due(csr: &CertificateSigningRequest, now: Timestamp) -> Option<&'static str> 
     };
     let is_issued = csr.status.certificate.0;
     if is_issued && has("Approved", DECIDED) {
+        // Upstream: `isIssuedPastDeadline`. The client has had time to read its certificate.
         Some("approved and issued")
     } else if has("Denied", DECIDED) {
+        // Upstream: `isDeniedPastDeadline`.
         Some("denied")
     } else if has("Failed", DECIDED) {
+        // Upstream: `isFailedPastDeadline`, which has no period of its own.
         Some("failed")
     } else if csr.status.conditions.is_empty()
         && is_older(csr.meta.created.map(Timestamp::from), WAITING)
     {
+        // Upstream: `isPendingPastDeadline`. The age counts from the creation, for lack of a
+        // condition.
         Some("not decided")
     } else if is_issued && csr.condition("Approved").is_some() && has_expired(csr, now) {
+        // Upstream: `isIssuedExpired`. It covers approvals without a time.
         Some("certificate expired")
     } else if !is_issued && has("Approved", WAITING) {
+        // Upstream: `isApprovedUnissuedPastDeadline`. The signer may not run, or not exist.
         Some("approved and not issued")
     } else {
         None
     }
 }
 
-/// Whether the first certificate has ended. One that cannot be read has not.
+/// Whether the first certificate has ended. One that cannot be read has not. Upstream: `isExpired`.
 fn has_expired(csr: &CertificateSigningRequest, now: Timestamp) -> bool {
     let certificates = certificates_in_pem(&csr.content().certificate);
     let first = certificates.first().map(|der| Certificate::read(der));

@@ -20,7 +20,8 @@ pub(super) struct Authority {
 }
 
 /// The current content of a pair of files. A pair that fits together can still be unusable; then
-/// signing fails until the files are changed.
+/// signing fails until the files are changed. Upstream: `currentCA`, which returns the error of
+/// `setCA` while the new pair is unusable.
 pub(super) type Current = Reloading<Result<Authority, String>>;
 
 /// An authority cannot be used from the start.
@@ -31,7 +32,8 @@ pub(super) struct AuthorityError {
     reason: String,
 }
 
-/// The signers that run, with their authorities. Signers with the same files share them.
+/// The signers that run, with their authorities. Signers with the same files share them. An empty
+/// list means that the controller is off.
 pub(super) fn of_signers(options: &Options) -> Result<Vec<(Signer, Current)>, AuthorityError> {
     let running = signer::running(options);
     if running.is_empty() {
@@ -40,6 +42,7 @@ pub(super) fn of_signers(options: &Options) -> Result<Vec<(Signer, Current)>, Au
     }
     let mut authorities: Vec<(Signer, Files, Current)> = Vec::new();
     for signer in Signer::ALL {
+        // The common pair serves all signers, so only flags of some signers lead here.
         let Some((_, files)) = running.iter().find(|(running, _)| *running == signer) else {
             tracing::info!(
                 signer = signer.name(),
@@ -67,6 +70,7 @@ impl Files {
         let Self { certificate, key } = self;
         let failed =
             |reason: String| format!("error reading CA cert file {certificate:?}: {reason}");
+        // A half pair in the flags of a signer ends the start of the manager, as in upstream.
         if certificate.is_empty() || key.is_empty() {
             return Err(failed("missing filename for serving cert".to_owned()));
         }
@@ -79,6 +83,7 @@ impl Files {
             OpenError::Read(error) => failed(error.to_string()),
             OpenError::Content { reason, .. } => failed(reason),
         })?;
+        // At the start, an unusable pair is an error. Later it only makes signing fail.
         match &*current.latest() {
             Ok(_) => Ok(current),
             Err(reason) => Err(reason.clone()),
@@ -87,7 +92,8 @@ impl Files {
 }
 
 /// The authority in the contents of the two files. The outer error means that the contents do not
-/// fit together, and the inner one that they fit and cannot be used.
+/// fit together, and the inner one that they fit and cannot be used. The outer error keeps the
+/// former pair in effect. Upstream has the same two stages: the dynamic content and `setCA`.
 fn authority(
     name: &str,
     certificate: &[u8],
@@ -102,6 +108,7 @@ fn authority(
             "error reading CA {part} file {name:?}: {reason}"
         )))
     };
+    // The pair fits by its first certificate. A chain would leave open which one signs.
     match x509::certificates_without_headers(certificate) {
         0 => {
             let reason = "data does not contain any valid RSA or ECDSA certificates";

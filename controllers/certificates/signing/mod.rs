@@ -62,7 +62,8 @@ const NAME: &str = "certificatesigningrequest-signing-controller";
 /// The signers whose requests this controller signs.
 pub(super) const SIGNERS: [&str; 4] = Signer::NAMES;
 
-/// Number of workers for each signer, as upstream, which has no flag for it.
+/// Number of workers for each signer, as upstream, which has no flag for it. The signers share one
+/// queue, so their numbers add up.
 const WORKERS: usize = 5;
 
 fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
@@ -73,7 +74,8 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     if authorities.is_empty() {
         return Ok(switched_off());
     }
-    // Upstream reloads the files by a queue with these metrics.
+    // Upstream reloads the files by a queue with these metrics. Dashboards find the series of this
+    // queue, though there is none.
     ctx.queue_metrics
         .immediate("DynamicCABundle-csr-controller");
     let workers = WORKERS * authorities.len();

@@ -12,7 +12,8 @@ pub(super) enum Signer {
     KubeletServing,
     /// Certificates of kubelets as clients.
     KubeletClient,
-    /// Certificates of all other clients of the API server.
+    /// Certificates of all other clients of the API server. No controller approves them:
+    /// the subject may name almost any user or group.
     KubeApiserverClient,
     /// Requests that releases before 1.22 stored. The API server refuses new ones.
     LegacyUnknown,
@@ -42,7 +43,8 @@ impl Signer {
         Self::LegacyUnknown.name(),
     ];
 
-    /// The name in `spec.signerName`.
+    /// The name in `spec.signerName`. The API defines these names. Requests for other signers
+    /// belong to other programs.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::KubeletServing => "kubernetes.io/kubelet-serving",
@@ -52,7 +54,8 @@ impl Signer {
         }
     }
 
-    /// The files in the flags of this signer alone. A half pair fails when it is read.
+    /// The files in the flags of this signer alone. A half pair fails when it is read. Upstream:
+    /// `getKubeletServingSignerFiles` and its siblings.
     fn own_files(self, options: &Options) -> Option<Files> {
         Files::of(
             options,
@@ -66,7 +69,7 @@ impl Signer {
     }
 
     /// Whether this signer may issue a certificate for `request`. The error is the first rule that
-    /// the request breaks.
+    /// the request breaks. Upstream: `getCSRVerificationFuncForSignerName`.
     pub(super) fn check(
         self,
         request: &CertificateRequest,
@@ -76,6 +79,7 @@ impl Signer {
             Self::KubeletServing => kubelet::check_serving(request, usages).map_err(str::to_owned),
             Self::KubeletClient => kubelet::check_client(request, usages).map_err(str::to_owned),
             Self::KubeApiserverClient => check_client_usages(usages),
+            // Without restrictions for the sake of old clients, as in upstream's `isLegacyUnknown`.
             Self::LegacyUnknown => Ok(()),
         }
     }
@@ -100,13 +104,16 @@ pub(super) fn running(options: &Options) -> Vec<(Signer, Files)> {
     if !own.is_empty() {
         return own;
     }
+    // Half of the common pair is no pair: the signers stay off, and the start does not fail. Both
+    // kinds of flags together were refused when the flags were read.
     let common = Files::of(options, "cluster-signing")
         .filter(|files| !files.certificate.is_empty() && !files.key.is_empty());
     let with_common = |files: Files| Signer::ALL.map(|signer| (signer, files.clone())).to_vec();
     common.map(with_common).unwrap_or_default()
 }
 
-/// Upstream: `validAPIServerClientUsages`.
+/// Upstream: `validAPIServerClientUsages`. The error names the first wrong usage in the order of
+/// the request.
 fn check_client_usages(usages: &[String]) -> Result<(), String> {
     let optional = ["digital signature", "key encipherment", "client auth"];
     if let Some(other) = usages

@@ -41,7 +41,8 @@ pub(super) enum SyncError {
 /// The reason for which no certificate was made.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SignError {
-    /// The files of the authority cannot be used now.
+    /// The files of the authority cannot be used now. It comes again until the files are mended,
+    /// with the back-off of the queue.
     #[error("{0}")]
     Authority(String),
     /// The requester does not have the private key.
@@ -50,7 +51,8 @@ pub(super) enum SignError {
     /// The API does not have a usage of the request.
     #[error(transparent)]
     Usages(#[from] Unrecognized),
-    /// The certificate of the authority has ended.
+    /// The certificate of the authority has ended. The request stays approved, so a new authority
+    /// signs it.
     #[error(transparent)]
     Expired(#[from] Expired),
     /// The key of the authority cannot sign.
@@ -61,7 +63,8 @@ pub(super) enum SignError {
 /// Signs requests.
 pub(super) struct Signing {
     pub(super) authorities: Vec<(Signer, Current)>,
-    /// The longest lifetime of a certificate.
+    /// The longest lifetime of a certificate. Flag `--cluster-signing-duration`. Requests may ask
+    /// for less.
     pub(super) longest: Duration,
     pub(super) client: ApiClient,
     pub(super) clock: Clock,
@@ -72,11 +75,14 @@ impl ObjectSyncer for Signing {
     type Object = CertificateSigningRequest;
     type Error = SyncError;
 
+    /// Upstream: `handle` in `signer.go`.
     async fn sync(
         &self,
         key: &ObjectKey,
         csr: Arc<CertificateSigningRequest>,
     ) -> Result<Requeue, SyncError> {
+        // An empty status counts as true, as in upstream's `HasTrueCondition`: old clients left it
+        // out.
         let has_failed = csr.status.conditions.iter().any(|condition| {
             condition.kind == *"Failed" && matches!(&*condition.status, "True" | "")
         });
@@ -85,12 +91,15 @@ impl ObjectSyncer for Signing {
         let Some((signer, authority)) = signer else {
             return Ok(Requeue::Never);
         };
+        // A denial beats an approval.
         if csr.status.certificate.0 || !csr.is_approved() || has_failed {
             return Ok(Requeue::Never);
         }
         let content = csr.content();
         let request = CertificateRequest::from_pem(&content.request)
             .map_err(|error| SyncError::Parse(csr.meta.name.to_string(), error))?;
+        // The rules come before the signature. A broken rule is final: the condition ends all
+        // further tries.
         if let Err(broken) = signer.check(&request, &content.usages) {
             let failed = csr.with_condition(json!({
                 "type": "Failed", "status": "True", "reason": "SignerValidationFailure",
@@ -111,13 +120,15 @@ impl ObjectSyncer for Signing {
 }
 
 impl Signing {
-    /// A certificate in PEM.
+    /// A certificate in PEM. Upstream: `sign` in `signer.go`, and `CertificateAuthority.Sign`.
     fn sign(
         &self,
         request: &CertificateRequest,
         content: &SigningRequest,
         authority: &Authority,
     ) -> Result<String, SignError> {
+        // A requester has to own the private key, or it could get a certificate for the key of
+        // another.
         request.check_signature()?;
         let lifetime = validity::lifetime(content.expiration_seconds, self.longest);
         let ends = authority.certificate.not_after;
@@ -134,6 +145,8 @@ impl Signing {
         Ok(x509::certificate_to_pem(&der))
     }
 
+    /// The PUT of the status has the resource version of the request, so a concurrent denial is a
+    /// conflict.
     async fn write(
         &self,
         key: &ObjectKey,

@@ -4,7 +4,8 @@
 
 use steersman_pki::x509::{KeyUsages, ObjectIdentifier};
 
-/// Usages that are bits of the extension "key usage".
+/// Usages that are bits of the extension "key usage". Each number is the position of a bit in RFC
+/// 5280, section 4.2.1.3. Upstream: `keyUsageDict`.
 const BITS: [(&str, u16); 10] = [
     ("signing", 0),
     ("digital signature", 0),
@@ -19,7 +20,7 @@ const BITS: [(&str, u16); 10] = [
 ];
 
 /// Usages that are values of the extension "extended key usage", in the order of their values in
-/// Go.
+/// Go. Upstream: `extKeyUsageDict`. It sorts the values, so equal requests get equal extensions.
 const EXTENDED: [(&str, ObjectIdentifier); 13] = [
     ("any", ObjectIdentifier::new_unwrap("2.5.29.37.0")),
     (
@@ -65,9 +66,10 @@ const EXTENDED: [(&str, ObjectIdentifier); 13] = [
         ObjectIdentifier::new_unwrap("2.16.840.1.113730.4.1"),
     ),
 ];
+/// Two usages of the API share this value, and a certificate has it once.
 const EMAIL_PROTECTION: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.6.1.5.5.7.3.4");
 
-/// Usages that the API does not have.
+/// Usages that the API does not have. They are in the order of the request.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("unrecognized usage values: [{}]", quoted(.0))]
 pub(super) struct Unrecognized(Vec<String>);
@@ -95,6 +97,7 @@ pub(super) fn key_usages(usages: &[String]) -> Result<KeyUsages, Unrecognized> {
         .filter(|(name, _)| usages.iter().any(|usage| usage == name))
         .map(|(_, oid)| *oid)
         .collect();
+    // Equal values are neighbours in the table.
     extended.dedup();
     Ok(KeyUsages {
         bits: bits.fold(0, |bits, (_, bit)| bits | 1 << bit),

@@ -8,12 +8,14 @@ use jiff::civil::DateTime;
 use jiff::{SignedDuration, Timestamp};
 
 /// Time by which the start of a certificate precedes its signature, for clients with slow clocks.
+/// It has to stay below [`SHORTEST`], as upstream's comment in `sign` demands.
 const BACKDATE: SignedDuration = SignedDuration::from_mins(5);
 
-/// A certificate with a shorter lifetime keeps all of it after its signature.
+/// A certificate with a shorter lifetime keeps all of it after its signature. Five minutes are
+/// about one percent of it. Upstream: `Short`.
 const SHORT: SignedDuration = SignedDuration::from_hours(8);
 
-/// The shortest lifetime.
+/// The shortest lifetime. Upstream: `min` in `duration`, twice the backdate.
 const SHORTEST: Duration = Duration::from_secs(600);
 
 /// The authority ends too early for a new certificate. The field is its end, in Unix seconds.
@@ -35,6 +37,9 @@ fn go_time(seconds: &i64) -> String {
 }
 
 /// The lifetime of a certificate for which the client asked for `requested` seconds.
+///
+/// `None` means `longest`. Requests can shorten it, down to [`SHORTEST`]. A `longest` below that
+/// does not bind them: they get [`SHORTEST`], as in upstream.
 pub(super) fn lifetime(requested: Option<i32>, longest: Duration) -> Duration {
     let Some(requested) = requested else {
         return longest;
@@ -49,6 +54,9 @@ pub(super) fn lifetime(requested: Option<i32>, longest: Duration) -> Duration {
 
 /// Start and end of a certificate that is signed `now`, in Unix seconds. It ends not later than the
 /// authority, whose end is `authority_ends`.
+///
+/// Start and now are compared with the end of the authority in this order, as upstream does. Both
+/// texts are upstream's.
 pub(super) fn period(
     now: Timestamp,
     lifetime: Duration,

@@ -3,6 +3,7 @@
 //! Each expression is checked once per kind. Match conditions and audit annotations are not checked.
 //!
 //! Upstream: `TypeChecker.Check`.
+//! The names of the kinds in warnings have the form of Go's `GroupVersionKind`.
 
 use std::collections::BTreeMap;
 
@@ -14,18 +15,21 @@ use steersman_objects::{PolicyVariable, ValidatingAdmissionPolicySpec};
 
 use super::kinds::Kind;
 
-/// The problems of one expression.
+/// The problems of one expression. It has the form of the API's `ExpressionWarning`.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ExpressionWarning {
     /// The path of the expression.
     pub(super) field_ref: String,
-    /// The problems for each kind.
+    /// The problems for each kind. Each ends with a line break, and an empty line stands between
+    /// two, as in upstream's `TypeCheckingResults`.
     pub(super) warning: String,
 }
 
 /// The warnings of all expressions. `kinds` are the kinds of the rules with their types. `params`
 /// is absent without parameters.
+///
+/// Without `kinds` there are no warnings: a type to check against is missing.
 pub(super) fn warnings(
     spec: &ValidatingAdmissionPolicySpec,
     kinds: &BTreeMap<Kind, Type>,
@@ -35,6 +39,8 @@ pub(super) fn warnings(
         .iter()
         .map(|(kind, object)| (kind, declarations(object, params, &spec.variables)))
         .collect();
+    // Only errors count. The type of the result is free here, since admission checks it: a message
+    // is text, and a validation is a truth value.
     let check = |index: usize, field: &str, expression: &str| {
         let problems = declarations.iter().filter_map(|(kind, declarations)| {
             let problem = type_of(expression, declarations).err()?;
@@ -55,6 +61,7 @@ pub(super) fn warnings(
     for (index, validation) in spec.validations.iter().enumerate() {
         warnings.extend(check(index, "expression", &validation.expression));
         let message = &validation.message_expression;
+        // An empty message expression is none, because the field is optional.
         if !message.is_empty() {
             warnings.extend(check(index, "messageExpression", message));
         }
@@ -62,8 +69,9 @@ pub(super) fn warnings(
     warnings
 }
 
-/// The names in expressions about one kind. A variable with an error has any type; upstream does not
-/// report the error.
+/// The names in expressions about one kind. A variable with an error has any type; upstream does
+/// not report the error. A variable sees those before it, so the order of `of_policy` matters.
+/// Upstream: `CompileAndStoreVariables`.
 fn declarations(
     object: &Type,
     params: Option<&Type>,

@@ -9,7 +9,8 @@ use steersman_client::discovery::RestMapper;
 use steersman_objects::ResourceRule;
 use steersman_values::intern::Sym;
 
-/// One rule ends the collection when it has this many kinds. Upstream: `maxTypesToCheck`.
+/// One rule ends the collection when it has this many kinds. Upstream: `maxTypesToCheck`. A kind
+/// that several resources have counts each time. The limit bounds the number of compilations.
 const MAX_KINDS: usize = 10;
 
 /// A kind in one version. The order is that of the warnings.
@@ -22,7 +23,8 @@ pub(super) struct Kind {
 }
 
 /// The kinds of all rules, sorted. Rules with wildcards in group or version have none, and neither
-/// have wildcards and subresources.
+/// have wildcards and subresources. The group of core, which is empty, finds resources of all
+/// groups, as upstream's `KindsFor` does.
 pub(super) async fn of_rules(
     rules: &[ResourceRule],
     mapper: &RestMapper,
@@ -33,7 +35,8 @@ pub(super) async fn of_rules(
         let mut count = 0;
         for (group, version, resource) in combinations(rule) {
             let mut found = mapper.kinds(group, version, resource).await?;
-            // A resource may be newer than the discovery.
+            // A resource may be newer than the discovery. One new discovery per policy is enough,
+            // as in upstream. Names of no resource would cause one per combination otherwise.
             if found.is_empty() && !is_fresh {
                 mapper.reset().await;
                 is_fresh = true;
@@ -46,6 +49,7 @@ pub(super) async fn of_rules(
                     kind: resource.kind.into_owned(),
                 });
                 count += 1;
+                // Upstream returns here too, so one rule with many kinds hides all later rules.
                 if count == MAX_KINDS {
                     return Ok(kinds);
                 }
@@ -55,9 +59,12 @@ pub(super) async fn of_rules(
     Ok(kinds)
 }
 
-/// The combinations of group, version and resource, in upstream's order.
+/// The combinations of group, version and resource, in upstream's order. The limit cuts their list,
+/// so the order decides which kinds are checked. Upstream: `extractGroups`, `extractVersions` and
+/// `extractResources`.
 fn combinations(rule: &ResourceRule) -> Vec<(&str, &str, &str)> {
     let has_wildcard = |names: &[Sym]| names.iter().any(|name| name.contains('*'));
+    // One wildcard among the names gives up the whole rule. A resource with one is only skipped.
     if has_wildcard(&rule.api_groups) || has_wildcard(&rule.api_versions) {
         return Vec::new();
     }

@@ -50,7 +50,8 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 
 const NAME: &str = "validatingadmissionpolicy-status-controller";
 
-/// Name of the work queue, and the field manager.
+/// Name of the work queue, and the field manager. Upstream: `ControllerName`. The API server
+/// records the owner of fields by this name, so a change of manager causes no conflict.
 const MANAGER: &str = "validatingadmissionpolicy-status";
 
 fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {

@@ -14,10 +14,11 @@ use steersman_cel::types::Type;
 
 use super::kinds::Kind;
 
-/// Prefix of references to schemas.
+/// Prefix of references to schemas. Upstream: `refPrefix`.
 const REFERENCE: &str = "#/components/schemas/";
 
-/// An OpenAPI document, of which only the schemas are read.
+/// An OpenAPI document, of which only the schemas are read. The texts of the schemas are borrowed
+/// and parsed on demand: a document describes many kinds, and one is wanted.
 #[derive(Debug, Deserialize)]
 pub(super) struct Document<'a> {
     #[serde(borrow)]
@@ -30,7 +31,8 @@ struct Components<'a> {
     schemas: HashMap<&'a str, &'a RawValue>,
 }
 
-/// The kinds that a schema describes.
+/// The kinds that a schema describes. A schema for a part of objects has none. Lists of objects
+/// have kinds of their own.
 #[derive(Debug, Default, Deserialize)]
 struct Described {
     #[serde(default, rename = "x-kubernetes-group-version-kind")]
@@ -57,11 +59,12 @@ impl Document<'_> {
             node,
             visited: vec![root],
         });
+        // `true` marks the root of an object, which has `apiVersion`, `kind` and metadata.
         let declared = resolved.and_then(|schema| declaration(&schema, true, &kind.kind));
         Ok(Some(declared.map_or(Type::Dyn, |declared| declared.ty)))
     }
 
-    /// The name of the schema that describes `kind`.
+    /// The name of the schema that describes `kind`. Upstream: `resolveRef`.
     fn schema_of(&self, kind: &Kind) -> Result<Option<&str>, serde_json::Error> {
         for (name, text) in &self.components.schemas {
             let described: Described = serde_json::from_str(text.get())?;
@@ -76,7 +79,8 @@ impl Document<'_> {
         Ok(None)
     }
 
-    /// The schema `root` and all that it refers to. Missing schemas are left out.
+    /// The schema `root` and all that it refers to. Missing schemas are left out. A schema that
+    /// refers to itself is met once.
     fn reachable(&self, root: &str) -> Result<HashMap<String, Node>, serde_json::Error> {
         let mut found = HashMap::new();
         let mut pending = vec![root.to_owned()];
@@ -109,6 +113,7 @@ struct Node {
     additional_properties: Option<Additional>,
     #[serde(rename = "x-kubernetes-int-or-string")]
     int_or_string: bool,
+    /// Custom kinds have it at fields with whole objects.
     #[serde(rename = "x-kubernetes-embedded-resource")]
     embedded_resource: bool,
 }
@@ -124,7 +129,7 @@ enum Additional {
 
 impl Node {
     /// The name of the schema that stands for this node. A reference with a description is in
-    /// `allOf`.
+    /// `allOf`. Upstream: `refOf`.
     fn target(&self) -> Option<&str> {
         match &self.reference {
             Some(reference) => Some(reference.strip_prefix(REFERENCE).unwrap_or(reference)),
@@ -139,6 +144,7 @@ impl Node {
         }
     }
 
+    /// A node with a target can have further parts. They are collected as well, and stay unused.
     fn collect_references(&self, found: &mut Vec<String>) {
         found.extend(self.target().map(str::to_owned));
         let parts = self.properties.values().chain(self.items.as_deref());
@@ -148,7 +154,9 @@ impl Node {
     }
 }
 
-/// Stands for a schema within itself, and for a missing one. Upstream: `populateRefs`.
+/// Stands for a schema within itself, and for a missing one. Upstream: `populateRefs`. Upstream
+/// skips a kind with a missing schema. Servers publish complete documents, so only a broken one
+/// shows the difference.
 static ANY_OBJECT: LazyLock<Node> = LazyLock::new(|| Node {
     kind: "object".to_owned(),
     ..Node::default()
@@ -159,7 +167,8 @@ static ANY_OBJECT: LazyLock<Node> = LazyLock::new(|| Node {
 struct Resolved<'a> {
     definitions: &'a HashMap<String, Node>,
     node: &'a Node,
-    /// Names of the schemas around the node.
+    /// Names of the schemas around the node. They are those on the way to the root. A schema in two
+    /// places beside each other is therefore no cycle.
     visited: Vec<&'a str>,
 }
 

@@ -14,14 +14,15 @@ use tokio::sync::Mutex;
 use super::kinds::Kind;
 use super::openapi::Document;
 
-/// Path of the index of documents.
+/// Path of the index of documents. It has one path per group version.
 const INDEX: &str = "/openapi/v3";
 
 /// Finds the types of kinds.
 pub(super) struct Schemas {
     client: ApiClient,
     /// By the path of the document, which contains a hash of its content. `None` stands for a kind
-    /// without a schema.
+    /// without a schema. Entries of documents that the index no longer has are dropped, so the map
+    /// stays small.
     known: Mutex<HashMap<String, HashMap<Kind, Option<Type>>>>,
 }
 
@@ -47,7 +48,7 @@ impl Schemas {
     }
 
     /// The types of these kinds; kinds without a schema are left out. Fails only if the API server
-    /// does not answer.
+    /// does not answer. The index is read for each call: it shows changed documents by their path.
     pub(super) async fn types_of(
         &self,
         kinds: BTreeSet<Kind>,
@@ -73,6 +74,8 @@ impl Schemas {
         Ok(found)
     }
 
+    /// The index of documents. A refused or malformed one is empty, so a policy then has no
+    /// warnings.
     async fn index(&self) -> Result<Index, ApiError> {
         let empty = Index {
             paths: HashMap::new(),
@@ -86,7 +89,8 @@ impl Schemas {
         }))
     }
 
-    /// The type of `kind` in the document at `url`.
+    /// The type of `kind` in the document at `url`. `None` covers refused and malformed documents
+    /// too. It is kept until the document changes, so that no policy repeats the failure.
     async fn read(&self, url: &str, kind: &Kind) -> Result<Option<Type>, ApiError> {
         let path = match ApiPath::served(url) {
             Ok(path) => path,
@@ -106,7 +110,9 @@ impl Schemas {
     }
 }
 
-/// The answer; `None` if the API server refuses the request.
+/// The answer; `None` if the API server refuses the request. Such an API server publishes no
+/// documents, or RBAC forbids them. Retries would not help, and warnings are no condition for
+/// admission.
 fn allowed<T>(answer: Result<T, ApiError>) -> Result<Option<T>, ApiError> {
     match answer {
         Ok(body) => Ok(Some(body)),
@@ -118,7 +124,7 @@ fn allowed<T>(answer: Result<T, ApiError>) -> Result<Option<T>, ApiError> {
     }
 }
 
-/// The name of the document of a group version.
+/// The name of the document of a group version. Upstream: `resourcePathFromGV`.
 fn path(kind: &Kind) -> String {
     match &*kind.group {
         "" => format!("api/{}", kind.version),

@@ -37,7 +37,8 @@ pub(super) enum SyncError {
     Answer(#[source] DecodeError),
 }
 
-/// Queues new and changed policies.
+/// Queues new and changed policies. A deleted policy has no status, so its end is not queued. The
+/// own write queues the policy again, and that sync ends at the generation.
 pub(super) fn enqueue_policies(
     policies: &SharedInformer<ValidatingAdmissionPolicy>,
     queue: &WorkQueue<ObjectKey>,
@@ -63,16 +64,20 @@ impl ObjectSyncer for PolicyStatus {
     type Object = ValidatingAdmissionPolicy;
     type Error = SyncError;
 
+    /// Upstream: `reconcile`.
     async fn sync(
         &self,
         key: &ObjectKey,
         policy: Arc<ValidatingAdmissionPolicy>,
     ) -> Result<Requeue, SyncError> {
         let generation = policy.meta.generation;
+        // Only a new spec raises the generation, so one check per spec is enough. A changed CRD
+        // causes no new check, as in upstream.
         if generation <= policy.status.observed_generation {
             return Ok(Requeue::Never);
         }
         let warnings = self.check(&policy).await?;
+        // An empty object without warnings: it shows that the check took place.
         let type_checking = match warnings.is_empty() {
             true => json!({}),
             false => json!({"expressionWarnings": warnings}),
@@ -90,6 +95,7 @@ impl ObjectSyncer for PolicyStatus {
             Err(error) if error.is_about_another_uid() => return Ok(Requeue::Never),
             Err(error) => return Err(SyncError::Status(error)),
         };
+        // The next sync waits for this version, so an old cache causes no second check.
         let version = applied.map_err(SyncError::Answer)?.resource_version;
         self.cache.wrote_at(key, version);
         Ok(Requeue::Never)
@@ -109,18 +115,21 @@ impl PolicyStatus {
         if kinds.is_empty() {
             return Ok(Vec::new());
         }
+        // A kind without a schema has dynamic parameters. Upstream: `paramsGVK`.
         let param_kind = spec.param_kind.as_ref().and_then(of_params);
         let mut wanted = kinds.clone();
         wanted.extend(param_kind.clone());
         let types = self.schemas.types_of(wanted).await;
         let mut types = types.map_err(SyncError::Schemas)?;
         let params = param_kind.map(|kind| types.get(&kind).cloned().unwrap_or(Type::Dyn));
+        // The kind of the parameters is checked itself only if a rule names it.
         types.retain(|kind, _| kinds.contains(kind));
         Ok(warnings(spec, &types, params.as_ref()))
     }
 }
 
-/// The kind of the parameters; `None` if its version is malformed.
+/// The kind of the parameters; `None` if its version is malformed. Then `params` is unknown to
+/// expressions, as in upstream.
 fn of_params(kind: &ParamKind) -> Option<Kind> {
     let (group, version) = split_api_version(&kind.api_version).ok()?;
     Some(Kind {

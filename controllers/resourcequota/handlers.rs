@@ -21,8 +21,9 @@ use super::types::Types;
 use super::usage::Usage;
 
 /// Time from the addition of an object to the count of its quotas. The API server has raised the
-/// usage before it stores an object. A sync before its watch event may have lowered the usage again. The
-/// count only raises the usage, since further objects may be on the way.
+/// usage before it stores an object. A sync before its watch event may have lowered the usage
+/// again. The count only raises the usage, since further objects may be on the way. Upstream
+/// ignores additions.
 const RECOUNT: Duration = Duration::from_secs(1);
 
 /// Time from a change of the usage to the count of its quota. The last count may have found no
@@ -31,6 +32,9 @@ const RECOUNT: Duration = Duration::from_secs(1);
 const RECHECK: Duration = Duration::from_secs(30);
 
 /// Enqueues quotas.
+///
+/// A quota can be in both queues. Its two syncs may then overlap, and the later write meets a
+/// conflict.
 pub(super) struct Replenisher {
     pub(super) quotas: Store<ResourceQuota>,
     pub(super) types: Arc<Types>,
@@ -45,7 +49,7 @@ pub(super) struct Replenisher {
 /// The effect of a change on the usage of quotas.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Effect {
-    /// The usage may be lower.
+    /// The usage may be lower. Upstream replenishes in this case alone.
     Released,
     /// The usage may be higher. The API server has charged it.
     Charged,
@@ -55,6 +59,8 @@ pub(super) enum Effect {
 
 impl Replenisher {
     /// Enqueues a new or changed quota.
+    ///
+    /// The new limits or the resync also let the count lower the usage. Upstream: `addQuota`.
     fn enqueue(&self, quota: &ResourceQuota) {
         let queue = if is_missing_usage(quota, &self.types) {
             &self.priority
@@ -71,7 +77,8 @@ impl Replenisher {
         self.primary.add_after(quota, RECHECK);
     }
 
-    /// Enqueues the quotas in `namespace` that count objects of the type `of`.
+    /// Enqueues the quotas in `namespace` that count objects of the type `of`. Upstream:
+    /// `replenishQuota`.
     pub(super) fn replenish(&self, of: &Counted, namespace: &str, effect: Effect) {
         if effect == Effect::None {
             return;
@@ -110,7 +117,8 @@ impl Replenisher {
             .collect()
     }
 
-    /// Enqueues all quotas that limit one of these types, which were not counted before.
+    /// Enqueues all quotas that limit one of these types, which were not counted before. Upstream
+    /// waits for `enqueueAll`.
     pub(super) fn count_first(&self, types: &[Counted]) {
         let extended = self.types.extended();
         for quota in self.quotas.list() {
@@ -144,6 +152,7 @@ pub(super) fn register(
                 own.recheck(new.key());
             }
             Change::Updated { .. } => {}
+            // The sync finds no quota, and only cleans up.
             Change::Deleted { object, .. } => own.primary.add(object.key()),
         }
     });
@@ -175,6 +184,8 @@ pub(super) fn register(
             Effect::Charged
         }
     });
+    // Upstream's filter names three types, so updates of others are ignored. Their additions and
+    // deletions count.
     follow(replenisher, &usage.device_claims, |_, _| Effect::None);
 }
 
@@ -191,6 +202,8 @@ fn follow<T: Object>(
             return;
         };
         let effect = match &change {
+            // The quotas of an initial list are queued themselves, and their first sync counts all
+            // objects.
             Change::Added { initial: true, .. } => Effect::None,
             Change::Added { .. } => Effect::Charged,
             Change::Updated { old, new } => update(old, new),

@@ -86,6 +86,8 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 const NAME: &str = "resourcequota-controller";
 
 fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
+    // Both names are upstream's, for the metrics. The queue of missing usage has its own workers,
+    // so a full resync does not delay new quotas.
     let primary = WorkQueue::new("resourcequota_primary", &ctx.queue_metrics);
     let priority = WorkQueue::new("resourcequota_priority", &ctx.queue_metrics);
     let mut keyed = Keyed::<ResourceQuota>::over(ctx, NAME, primary.clone());
@@ -147,7 +149,7 @@ struct QuotaController {
     priority: WorkQueue<ObjectKey>,
     /// Number of workers of each queue.
     workers: usize,
-    /// Period of [`handlers::resync`]. Zero disables it.
+    /// Period of [`handlers::resync`]. Zero disables it. Flag `--resource-quota-sync-period`.
     resync: Duration,
 }
 
@@ -165,6 +167,7 @@ impl Controller for QuotaController {
         Box::pin(async move {
             // It has a time limit: a type that cannot be listed must not stop the count of others.
             monitors.sync(&stop).await;
+            // Workers and resync start after the wait, so that the first count sees most types.
             let resync = handlers::resync(replenisher, resync);
             let work = |queue| run_workers(NAME, queue, workers, Arc::clone(&runner), stop.clone());
             let all = async { tokio::join!(work(primary), work(priority), monitors.follow(&stop)) };

@@ -21,10 +21,11 @@ use super::handlers::{Effect, Replenisher};
 use super::types::{Monitor, Source, Types};
 
 /// Time between the end of one discovery and the start of the next, and limit of the wait for new
-/// monitors.
+/// monitors. Upstream: the period of `Sync`.
 const PERIOD: Duration = Duration::from_secs(30);
 
-/// Group and plural of types that quotas never count. Upstream: `DefaultIgnoredResources`.
+/// Group and plural of types that quotas never count. Upstream: `DefaultIgnoredResources`. Most are
+/// virtual: the API server does not store them. Events were never limited.
 const IGNORED: [(&str, &str); 10] = [
     ("", "bindings"),
     ("", "componentstatuses"),
@@ -44,7 +45,8 @@ pub(super) struct Monitors {
     discovery: ApiClient,
     types: Arc<Types>,
     replenisher: Arc<Replenisher>,
-    /// Countable types of the last discovery.
+    /// Countable types of the last discovery. A type has one version here, the preferred one of its
+    /// group. Another one replaces its monitor.
     current: BTreeMap<Counted, ResourceType>,
     /// All monitors so far. The handler of an informer stays, so its monitor does too.
     monitors: HashMap<ResourceType, Arc<Monitor>>,
@@ -85,7 +87,8 @@ impl Monitors {
     }
 
     /// Counts the types of a new discovery. Waits up to [`PERIOD`] for their objects, and then
-    /// enqueues the quotas that name them.
+    /// enqueues the quotas that name them. Late types stay in `unsynced`, and the next call waits
+    /// for them again.
     pub(super) async fn sync(&mut self, stop: &CancellationToken) {
         if let Some(wanted) = self.discover().await {
             self.replace(wanted, stop);
@@ -121,7 +124,8 @@ impl Monitors {
     }
 
     /// The countable types that are served, and those of groups with failed discovery. `None` if
-    /// discovery failed as a whole.
+    /// discovery failed as a whole. An empty answer with failures counts as a whole failure: it
+    /// would remove every monitor.
     async fn discover(&self) -> Option<BTreeMap<Counted, ResourceType>> {
         let discovery = match discover(&self.discovery).await {
             Ok(discovery) => discovery,
@@ -177,6 +181,7 @@ impl Monitors {
             );
         }
         for of in &removed {
+            // A resource of a removed type keeps its last usage in the status.
             self.types.remove(of);
             self.unsynced.retain(|(late, _)| late != *of);
         }
@@ -213,6 +218,7 @@ impl Monitors {
             else {
                 return;
             };
+            // The number comes first, so that a sync at once sees it.
             counts.observe(&change);
             match change {
                 MetadataChange::Added(meta) if counts.informer().is_synced() => {
@@ -230,7 +236,8 @@ impl Monitors {
 }
 
 /// The types that quotas can count: namespaced, with four verbs, in the preferred version of each
-/// group. Upstream: `GetQuotableResources`.
+/// group. Upstream: `GetQuotableResources`. Each verb is needed: objects without "create" and
+/// "delete" cannot be limited, and the others make the watch.
 fn countable(discovery: &Discovery) -> BTreeMap<Counted, ResourceType> {
     const VERBS: [&str; 4] = ["create", "delete", "list", "watch"];
     let preferred = discovery.preferred().into_iter();

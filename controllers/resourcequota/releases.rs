@@ -12,7 +12,9 @@ use parking_lot::{Mutex, MutexGuard};
 use steersman_objects::ObjectKey;
 use tokio::time::Instant;
 
-/// The times from which counts may lower the usage of quotas.
+/// The times from which counts may lower the usage of quotas. Without an entry, counts only raise
+/// the usage. The times are lost with the process, but the first event of a quota lets its first
+/// count lower.
 #[derive(Default)]
 pub(super) struct Releases(Mutex<HashMap<ObjectKey, Instant>>);
 
@@ -25,8 +27,9 @@ impl Releases {
             .or_insert(at);
     }
 
-    /// The time until a count may lower the usage; `None` without such a time. Zero ends with this call,
-    /// which has to precede the count: a later release is then kept for the next one.
+    /// The time until a count may lower the usage; `None` without such a time. Zero ends with this
+    /// call, which has to precede the count: a later release is then kept for the next one. A
+    /// failed count has to call [`Releases::expect`] again.
     pub(super) fn take(&self, quota: &ObjectKey) -> Option<Duration> {
         let mut all = self.lock();
         let wait = all.get(quota)?.saturating_duration_since(Instant::now());

@@ -17,8 +17,9 @@ pub(super) struct Status<'a> {
 
 /// The new status of `quota` with the usage `counted`; `None` if the status has it already.
 ///
-/// A resource that is not in `counted` keeps its usage, and so does one with a lower count unless the count
-/// `may_lower` it. Texts of equal amounts may differ.
+/// A resource that is not in `counted` keeps its usage, and so does one with a lower count unless
+/// the count `may_lower` it. Texts of equal amounts may differ. A status without limits is written
+/// always, as in upstream: the API server admits by `status.hard`.
 pub(super) fn change<'a>(
     quota: &'a ResourceQuota,
     counted: &Amounts,
@@ -43,7 +44,8 @@ pub(super) fn limits(quota: &ResourceQuota) -> Amounts {
     Amounts::of(&quota.spec.hard)
 }
 
-/// Whether the status has the limits of the spec.
+/// Whether the status has the limits of the spec. Amounts are compared, not texts: "1" and "1000m"
+/// are the same limit.
 pub(super) fn has_same_limits(quota: &ResourceQuota) -> bool {
     let in_status = quota.status.hard.as_ref();
     in_status.map(Amounts::of).unwrap_or_default() == limits(quota)

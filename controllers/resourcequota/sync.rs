@@ -23,7 +23,8 @@ pub(super) enum SyncError {
     /// The answer to the write is no object.
     #[error("{0}")]
     Answer(#[source] DecodeError),
-    /// Some types could not be counted. The usage of the others was written.
+    /// Some types could not be counted. The usage of the others was written. The retry with
+    /// back-off counts the late types.
     #[error("{0}")]
     Usage(#[source] UsageError),
 }
@@ -40,6 +41,7 @@ impl ObjectSyncer for Quotas {
     type Object = ResourceQuota;
     type Error = SyncError;
 
+    /// Upstream: `syncResourceQuotaFromKey`.
     async fn sync(&self, key: &ObjectKey, quota: Arc<ResourceQuota>) -> Result<Requeue, SyncError> {
         let wait = self.releases.take(key);
         let may_lower = wait.is_some_and(|wait| wait.is_zero());

@@ -13,11 +13,13 @@ use steersman_objects::DeviceClass;
 use steersman_runtime::informer::{MetadataChange, MetadataInformer, Store};
 use steersman_values::intern::Sym;
 
-/// The core types whose usage follows from more than their number.
+/// The core types whose usage follows from more than their number. ResourceClaims have rules as
+/// well, but older API servers lack them, so discovery adds them.
 const WITH_RULES: [&str; 3] = ["pods", "services", "persistentvolumeclaims"];
 
 /// The types that quotas can count.
 pub(super) struct Types {
+    /// It is ordered, so that errors name types in the same order.
     counted: RwLock<BTreeMap<Counted, Source>>,
     /// Classes of devices; `None` without the gate `DRAExtendedResource`.
     classes: Option<Store<DeviceClass>>,
@@ -35,7 +37,8 @@ pub(super) enum Source {
 /// The objects of a type by their metadata.
 pub(super) struct Monitor {
     informer: MetadataInformer,
-    /// Number of objects by namespace; without entries of 0.
+    /// Number of objects by namespace; without entries of 0. Events keep it up to date: a count
+    /// over the objects of the whole cluster would be slow.
     numbers: Mutex<HashMap<Sym, usize>>,
 }
 
@@ -57,7 +60,8 @@ impl Types {
             .collect()
     }
 
-    /// Adds a type, or replaces the origin of its usage.
+    /// Adds a type, or replaces the origin of its usage. A new version of a type replaces its
+    /// number by that of another monitor.
     pub(super) fn insert(&self, of: Counted, source: Source) {
         let mut counted = self.counted.write();
         counted.insert(of, source);
@@ -119,11 +123,13 @@ impl Monitor {
                     }
                 }
             }
+            // The namespace of an object never changes.
             MetadataChange::Updated { .. } => {}
         }
     }
 
-    /// The number of objects in a namespace; `None` before the first list.
+    /// The number of objects in a namespace; `None` before the first list. An incomplete list would
+    /// lower the usage, and the API server would then admit too much.
     pub(super) fn number_in(&self, namespace: &str) -> Option<usize> {
         let is_synced = self.informer.is_synced();
         is_synced.then(|| self.numbers().get(namespace).copied().unwrap_or(0))

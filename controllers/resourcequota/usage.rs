@@ -53,6 +53,9 @@ const UNKNOWN: Decision = Decision("usage_unknown");
 
 impl Usage {
     /// Counts the objects in the namespace of `quota`.
+    ///
+    /// A resource that several types count for is their sum. If one of them is unknown, the
+    /// resource is left out as a whole: a partial sum would be too low.
     pub(super) fn count(&self, quota: &ResourceQuota) -> Counts {
         let scopes = Scopes::of(&quota.spec);
         let extended = self.types.extended();
@@ -106,6 +109,8 @@ impl Counting<'_> {
             "pods" => tally.pods(&self.objects(&self.usage.pods)?, counting),
             "services" => tally.services(&self.objects(&self.usage.services)?),
             "persistentvolumeclaims" => tally.claims(&self.objects(&self.usage.claims)?),
+            // The scheduler makes claims for the extended resources of a pod. Their usage depends
+            // on the pod.
             _ => {
                 let pods = self.usage.pods.store();
                 let pod = |name: &str| pods.get(&ObjectKey::new(self.namespace, name));
@@ -115,6 +120,7 @@ impl Counting<'_> {
         })
     }
 
+    /// The objects in the namespace; `None` before the first list.
     fn objects<T: Object>(&self, informer: &SharedInformer<T>) -> Option<Vec<Arc<T>>> {
         let is_synced = informer.is_synced();
         is_synced.then(|| informer.store().in_namespace(self.namespace))

@@ -37,7 +37,8 @@ pub struct Descriptor {
     pub name: &'static str,
     /// Other names that `--controllers` accepts, such as `deployment`.
     pub aliases: &'static [&'static str],
-    /// True if `*` in `--controllers` includes it.
+    /// True if `*` in `--controllers` includes it. Upstream: `ControllersDisabledByDefault` lists
+    /// the exceptions.
     pub enabled_by_default: bool,
     /// Its task in one sentence, for help and docs/reference.md.
     pub summary: &'static str,
@@ -74,6 +75,7 @@ impl Descriptor {
     }
 
     /// Requests all caches of the controller from `informers`, in this state of the feature gates.
+    /// The caches exist before `init` asks for them, so a standby fills them.
     pub fn watch(&self, informers: &InformerFactory, features: &FeatureGates) {
         let watch = |read: &Read| read.watch(informers, features);
         self.reads.iter().for_each(watch);
@@ -140,7 +142,9 @@ pub struct ClusterCredentials {
     pub account_key: Option<Arc<str>>,
 }
 
-/// Makes the API client of a controller identity, such as `deployment-controller`.
+/// Makes the API client of a controller identity, such as `deployment-controller`. With
+/// `--use-service-account-credentials` each identity has its own token. Upstream:
+/// `ControllerClientBuilder`.
 pub type ClientFactory = Arc<dyn Fn(&str) -> ApiClient + Send + Sync>;
 
 /// Answers a request for a debug page. The argument is the query string.
@@ -160,8 +164,10 @@ pub struct DebugAnswer {
 #[derive(Clone, Default)]
 pub struct DebugPages {
     pages: Arc<Mutex<HashMap<String, DebugPage>>>,
+    /// Set by the garbage collector, as is `family`.
     dependents: Arc<Mutex<Option<DependentsOf>>>,
     family: Arc<Mutex<Option<FamilyOf>>>,
+    /// By the name of the controller.
     memories: Arc<Mutex<HashMap<&'static str, MemoryOf>>>,
 }
 
@@ -187,8 +193,9 @@ impl DebugPages {
         *self.dependents.lock() = Some(of);
     }
 
-    /// The dependents that block the foreground deletion of the object with this UID, if the garbage
-    /// collector runs.
+    /// The dependents that block the foreground deletion of the object with this UID, if the
+    /// garbage collector runs. The lock ends before the call, which takes the locks of the
+    /// collector.
     pub fn dependents(&self, uid: &str) -> Vec<Dependent> {
         let of = self.dependents.lock().clone();
         of.map(|of| of(uid)).unwrap_or_default()
@@ -262,6 +269,7 @@ pub struct ControllerContext {
     pub release: Release,
     /// Keys and certificates that no flag names as files.
     pub credentials: ClusterCredentials,
+    /// One value per type, see [`Self::shared`].
     shared: Arc<Mutex<HashMap<TypeId, Box<dyn Any + Send>>>>,
 }
 
@@ -333,7 +341,8 @@ impl ControllerContext {
     }
 
     /// The value of type `T` that several controllers share, such as the connection to a cloud. The
-    /// first call makes it.
+    /// first call makes it. Controllers are built one after another, so no second call makes the
+    /// value at the same time.
     pub fn shared<T, E>(&self, make: impl FnOnce() -> Result<T, E>) -> Result<T, E>
     where
         T: Clone + Send + 'static,
@@ -357,7 +366,8 @@ impl ControllerContext {
         (self.clients)(identity)
     }
 
-    /// A started event recorder for `component`, sending through `client`.
+    /// A started event recorder for `component`, sending through `client`. Without an
+    /// `event_gate`, the gate of `client` stays in effect.
     pub fn recorder(&self, component: &'static str, client: ApiClient) -> EventRecorder {
         let client = match &self.event_gate {
             Some(gate) => client.fenced(Arc::clone(gate)),

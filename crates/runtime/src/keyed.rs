@@ -26,7 +26,7 @@ use crate::workqueue::{Waits, WorkQueue};
 
 /// The decisions and writes of a controller, for one object at a time.
 pub trait ObjectSyncer: Send + Sync + 'static {
-    /// The type of the objects it syncs.
+    /// The type of the objects it syncs. The key of a sync is its namespace and name.
     type Object: Object;
     /// The failure of a sync. A failed request is in its chain of sources.
     type Error: std::error::Error + Send + Sync + 'static;
@@ -64,6 +64,7 @@ pub struct Keyed<O> {
     consistency: ConsistencyStore,
     caches: Vec<TrackedCache>,
     memories: Vec<Arc<dyn Memory>>,
+    /// Counts waits in upstream's own metric of the controller, where it has one.
     on_stale_cache: Option<OnStaleCache>,
 }
 
@@ -75,7 +76,8 @@ impl<O: Object> Keyed<O> {
         Self::over(ctx, controller, WorkQueue::new(queue, &ctx.queue_metrics))
     }
 
-    /// The same with a given queue, for a queue with its own back-off.
+    /// The same with a given queue, for a queue with its own back-off. The cache of the synced
+    /// objects is tracked from the start, since most controllers write to them.
     pub fn over(
         ctx: &ControllerContext,
         controller: &'static str,
@@ -104,7 +106,9 @@ impl<O: Object> Keyed<O> {
         &self.objects
     }
 
-    /// The cache of `informer`. A sync waits until it has all own writes that are recorded for the key.
+    /// The cache of `informer`. A sync waits until it has all own writes that are recorded for the
+    /// key. A second call for one cache returns the same record, so all parts of a controller share
+    /// it.
     pub fn tracked<T: Object>(&mut self, informer: &SharedInformer<T>) -> TrackedCache {
         let cache = informer.versioned();
         if let Some(known) = self.caches.iter().find(|known| known.is(&cache)) {
@@ -156,6 +160,7 @@ impl<O: Object> Keyed<O> {
                 }
             });
         }
+        // Explanations read the waits through a weak reference, so an ended term leaves none.
         let metrics = self.queue.metrics().clone();
         let runner = Arc::new(Runner {
             objects: self.objects.store(),
@@ -183,7 +188,8 @@ pub struct Runner<S: ObjectSyncer> {
 
 impl<S: ObjectSyncer> Runner<S> {
     /// True if the sync of `key` has to wait for a cache. Then `key` returns to the queue as soon
-    /// as that cache has our writes.
+    /// as that cache has our writes. The key is not requeued with back-off: a slow cache is no
+    /// failure.
     fn waits_for_cache(&self, key: &ObjectKey) -> bool {
         let ready = self
             .consistency
@@ -198,6 +204,7 @@ impl<S: ObjectSyncer> Runner<S> {
         true
     }
 
+    /// Drops all that the controller knows about a deleted object.
     fn forget(&self, key: &ObjectKey) {
         self.consistency.clear(key);
         self.memories.iter().for_each(|memory| memory.forget(key));
@@ -206,6 +213,7 @@ impl<S: ObjectSyncer> Runner<S> {
 
 impl<S: ObjectSyncer> Waits for Runner<S> {
     fn add_to(&self, key: &str, state: &mut KeyState) -> bool {
+        // The text of the key of a cluster-scoped object has no slash.
         let (namespace, name) = key.split_once('/').unwrap_or(("", key));
         let key = ObjectKey::new(namespace, name);
         // This also drops versions that all caches have reached, as the next sync would.
@@ -224,9 +232,11 @@ impl<S: ObjectSyncer> Syncer for Runner<S> {
     type Error = S::Error;
 
     async fn sync(&self, key: &ObjectKey) -> Result<Requeue, S::Error> {
+        // Before the object is read, so that the read object has the own writes.
         if self.waits_for_cache(key) {
             return Ok(Requeue::Never);
         }
+        // Upstream's `IsNotFound` of the lister, which ends each sync in this way.
         let Some(object) = self.objects.get(key) else {
             self.forget(key);
             tracing::debug!("{} has been deleted", S::Object::RESOURCE.kind);

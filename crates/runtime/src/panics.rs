@@ -13,7 +13,8 @@ use std::pin::pin;
 use std::task::Poll;
 
 thread_local! {
-    /// The number of calls of [`catch_call`] on the stack of this thread.
+    /// The number of calls of [`catch_call`] on the stack of this thread. A number, because a
+    /// handler that is called within a caught call catches its own panics.
     static CATCHING: Cell<usize> = const { Cell::new(0) };
     /// Source location of the last panic, from the hook for the [`catch_call`] that catches it.
     static PLACE: RefCell<Option<String>> = const { RefCell::new(None) };
@@ -23,7 +24,9 @@ thread_local! {
 /// a request to report it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Panic {
+    /// The payload of the panic, if it is a text.
     text: String,
+    /// `None` without the hook.
     place: Option<String>,
 }
 
@@ -106,7 +109,8 @@ pub fn catch_call<T>(call: impl FnOnce() -> T) -> Result<T, Panic> {
     outcome.map_err(|payload| Panic::new(&*payload, PLACE.take()))
 }
 
-/// Runs `future`, and returns its panic if it ends in one.
+/// Runs `future`, and returns its panic if it ends in one. Each poll is caught by itself, since a
+/// task may move to another thread between two polls. The future is not polled again after a panic.
 pub async fn catch<F: Future>(future: F) -> Result<F::Output, Panic> {
     let mut future = pin!(future);
     std::future::poll_fn(

@@ -18,21 +18,30 @@ const TICKS: f64 = 100.0;
 /// Collects from `/proc`; collects nothing on other systems than Linux.
 #[derive(Debug)]
 pub struct Process {
+    /// Locked during a scrape.
     handles: Mutex<Handles>,
+    /// Registries ask for them before the first scrape.
     descriptions: Vec<Desc>,
 }
 
-/// The metrics of the process.
+/// The metrics of the process. Counters and gauges are set from absolute values of the kernel.
 #[derive(Debug)]
 struct Handles {
+    /// User and system time, in seconds.
     cpu: Counter,
+    /// Bytes of all network devices of the network namespace, loopback included.
     received: Counter,
     sent: Counter,
+    /// Files and sockets.
     open_files: Gauge,
+    /// The soft limit of `open_files`.
     most_files: Gauge,
+    /// In bytes, as both values of virtual memory.
     resident: Gauge,
     virtual_memory: Gauge,
+    /// The soft limit of the address space, in bytes.
     most_virtual_memory: Gauge,
+    /// Unix time in seconds.
     started: Gauge,
 }
 
@@ -100,13 +109,15 @@ impl Handles {
         ]
     }
 
-    /// Reads all values. `None` if a file is missing or has an unexpected format.
+    /// Reads all values. `None` if a file is missing or has an unexpected format. Fields have the
+    /// numbers of the manual page `proc_pid_stat(5)`.
     fn read(&self) -> Option<()> {
         let stat = read_to_string("/proc/self/stat").ok()?;
         // Field 2 is the process name in parentheses and may contain spaces and parentheses. Count
         // from field 3, after the last closing parenthesis.
         let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
         let field = |number: usize| fields.get(number - 3)?.parse::<f64>().ok();
+        // Fields `utime` and `stime`.
         set(&self.cpu, (field(14)? + field(15)?) / TICKS);
         let boot = read_to_string("/proc/stat").ok()?;
         let boot: f64 = boot
@@ -115,9 +126,11 @@ impl Handles {
             .trim()
             .parse()
             .ok()?;
+        // Field `starttime`, in ticks since the boot.
         self.started.set(boot + field(22)? / TICKS);
 
         let status = read_to_string("/proc/self/status").ok()?;
+        // The file has kibibytes, written as "kB".
         let memory = |name: &str| -> Option<f64> {
             let line = status.lines().find_map(|line| line.strip_prefix(name))?;
             Some(line.split_whitespace().next()?.parse::<f64>().ok()? * 1024.0)
@@ -151,6 +164,7 @@ impl Handles {
                 .split_whitespace()
                 .filter_map(|count| count.parse().ok())
                 .collect();
+            // Received bytes are the first column, and sent bytes the ninth.
             bytes[0] += counts.first()?;
             bytes[1] += counts.get(8)?;
         }
@@ -197,6 +211,7 @@ impl Collector for Process {
                 .into_iter()
                 .flat_map(Collector::collect)
                 .collect(),
+            // No values at all: a half-read state would show counters that went back.
             None => Vec::new(),
         }
     }

@@ -30,7 +30,8 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// Verbs of a shared informer.
+    /// Verbs of a shared informer. A list or a watch with initial events fills the cache, and the
+    /// watch follows.
     pub(crate) const INFORM: &'static [&'static str] = &["list", "watch"];
 
     /// The rule that [`crate::events::EventRecorder`] needs to write Events.

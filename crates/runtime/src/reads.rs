@@ -17,7 +17,9 @@ use crate::rbac::Rule;
 /// A type that a controller reads from the shared caches.
 #[derive(Debug, Clone, Copy)]
 pub struct Read {
+    /// Lists and watches of the type, in the namespace of its view.
     rule: Rule,
+    /// Requests the informer with its indexes. A function pointer hides the type.
     watch: fn(&InformerFactory),
 }
 

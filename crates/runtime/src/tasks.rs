@@ -38,7 +38,9 @@ struct Panics(IntCounter);
 
 #[derive(Default)]
 struct State {
+    /// The number of the last task. Names may repeat, so numbers tell tasks apart.
     next: u64,
+    /// Tasks that were started and have not ended.
     running: BTreeMap<u64, Running>,
 }
 
@@ -96,7 +98,8 @@ impl Tasks {
             id,
         };
         // The lock is free here: a runtime that shuts down drops the future inside `spawn`, and the
-        // drop of `registration` takes the lock.
+        // drop of `registration` takes the lock. Registered before it is spawned, because a short
+        // task may end before `spawn` returns.
         let task = Handle::current().spawn(async move {
             let registration = registration;
             if let Err(panic) = panics::catch(future).await {
@@ -104,12 +107,13 @@ impl Tasks {
                 tracing::error!(task = &*name, %panic, "task panicked");
             }
         });
+        // A task that has ended already is no longer in the list.
         if let Some(running) = self.shared.lock().running.get_mut(&id) {
             running.abort = Some(task.abort_handle());
         }
     }
 
-    /// Names of the tasks that still run, sorted.
+    /// Names of the tasks that still run, sorted. A name appears once per task.
     pub fn running(&self) -> Vec<String> {
         let mut names: Vec<_> = self
             .shared
@@ -136,14 +140,17 @@ impl Tasks {
             .values_mut()
             .filter_map(|r| r.abort.take())
             .collect();
+        // Without the lock: an abort may drop a registration, which takes it.
         for task in running {
             task.abort();
         }
     }
 
-    /// Waits until all tasks have ended. Logs the names of running tasks every `report_every`.
+    /// Waits until all tasks have ended. Logs the names of running tasks every `report_every`. New
+    /// tasks may start meanwhile, and are waited for as well.
     pub async fn join(&self, report_every: Duration) {
         loop {
+            // Before the check, so that an end between the two is not missed.
             let ended = self.shared.ended.notified();
             if self.shared.lock().running.is_empty() {
                 return;

@@ -42,20 +42,22 @@ const REFUSED_PAUSE: Duration = Duration::from_secs(3);
 pub enum Requeue {
     /// Never: only an event enqueues the key again.
     Never,
-    /// At once: the sync has left out some of its work.
+    /// At once: the sync has left out some of its work. Without back-off, and behind the keys that
+    /// wait already.
     AtOnce,
-    /// After this delay.
+    /// After this delay. An event before that time syncs the key too. The delayed sync still comes.
     After(Duration),
 }
 
 /// The treatment of a key after a failed sync.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Retry {
-    /// Log, count, back off.
+    /// Log, count, back off. Upstream: `AddRateLimited` after `HandleError`.
     BackOff,
     /// Back off without an error log: an expected race, such as a conflict.
     Quietly,
-    /// Forget the key until an event enqueues it.
+    /// Forget the key until an event enqueues it. Upstream's limit of retries, after which it calls
+    /// `Forget`.
     Drop,
     /// Repeat the sync after this delay, since the sync has to wait. The count of failures stays as
     /// it is.
@@ -86,7 +88,8 @@ pub trait Syncer<K = ObjectKey>: Send + Sync + 'static {
     /// The failure of a sync. A failed request is in its chain of sources.
     type Error: Error + Send + 'static;
 
-    /// Brings the object with this key a step closer to its spec.
+    /// Brings the object with this key a step closer to its spec. It runs to its end even after
+    /// `stop`.
     fn sync(&self, key: &K) -> impl Future<Output = Result<Requeue, Self::Error>> + Send;
 
     /// The treatment of a key after `error`. `_failures` is the number of earlier failures in a
@@ -108,6 +111,7 @@ pub async fn run_workers<K: Key, S: Syncer<K>>(
     syncer: Arc<S>,
     stop: CancellationToken,
 ) {
+    // From here on health checks and explanations find the queue.
     queue.assign(controller);
     let worker = Arc::new(Worker {
         controller,
@@ -161,7 +165,7 @@ pub fn boxed<K: Key, S: Syncer<K>>(
     })
 }
 
-/// The controller of [`boxed`].
+/// The controller of [`boxed`]. It has no task besides its workers.
 struct Queue<K, S> {
     controller: &'static str,
     queue: WorkQueue<K>,
@@ -203,10 +207,12 @@ impl<K: Key, S: Syncer<K>> Worker<K, S> {
         loop {
             let item = tokio::select! {
                 biased;
+                // `biased` looks at `stop` first, so no key is taken after it.
                 () = stop.cancelled() => return self.queue.shut_down(),
                 item = self.queue.get() => item,
             };
             let Some(item) = item else { return };
+            // The span is that of one sync, so all its log lines have controller and key.
             let span = tracing::info_span!(target: SPANS, "sync", controller = self.controller, key = %item.key);
             let worker = Arc::clone(&self);
             let stop = stop.clone();
@@ -219,6 +225,7 @@ impl<K: Key, S: Syncer<K>> Worker<K, S> {
             let sync = async move { worker.process(&item.key, &stop).await };
             let mut sync = self.boxed(within_sync(name, sync.instrument(span)));
             sync.get_pin().await;
+            // A sync that panicked was caught inside, so its box is as good as others.
             self.spare().push(sync);
         }
     }
@@ -253,6 +260,7 @@ impl<K: Key, S: Syncer<K>> Worker<K, S> {
             .synced(self.controller, result, duration);
         let retry = match outcome {
             Ok(Ok(requeue)) => {
+                // Before the requeue: a success ends the back-off, whatever the sync asks for.
                 self.queue.forget(key);
                 match requeue {
                     Requeue::Never => {}
@@ -266,6 +274,7 @@ impl<K: Key, S: Syncer<K>> Worker<K, S> {
                 return tracing::debug!(%error, "sync ended early because leadership has ended");
             }
             Ok(Err((error, Retry::BackOff))) => {
+                // The worker waits, so a hot loop of failures also takes fewer keys.
                 self.error_pace.wait().await;
                 let category = Category::of(&error).as_str();
                 tracing::error!(category, request = refused(&error), %error, "sync failed");
@@ -292,6 +301,7 @@ impl<K: Key, S: Syncer<K>> Worker<K, S> {
                 self.keep(key, &error, Retry::After(delay));
                 Retry::After(delay)
             }
+            // Upstream's process ends with a panic. Here the key is retried like a failed one.
             Err(panic) => {
                 self.queue.count_panic();
                 self.error_pace.wait().await;
@@ -313,7 +323,8 @@ impl<K: Key, S: Syncer<K>> Worker<K, S> {
         }
     }
 
-    /// Keeps `error` for explanations of `key`.
+    /// Keeps `error` for explanations of `key`. A wait is kept too: it tells why the object does
+    /// not move.
     fn keep(&self, key: &K, error: &S::Error, retry: Retry) {
         let failed = Failed {
             error: error.to_string(),
@@ -326,8 +337,9 @@ impl<K: Key, S: Syncer<K>> Worker<K, S> {
 
     async fn sync(&self, key: &K) -> Result<Requeue, (S::Error, Retry)> {
         self.syncer.sync(key).await.map_err(|error| {
-            // The write gate refused a write, and another manager makes it. The pause does not grow,
-            // because a manager that only watches asks again for as long as it wants the write.
+            // The write gate refused a write, and another manager makes it. The pause does not
+            // grow, because a manager that only watches asks again for as long as it wants the
+            // write. Before the syncer's own rule, which does not know about gates.
             let retry = if ApiError::within(&error).is_some_and(ApiError::is_fenced) {
                 Retry::After(REFUSED_PAUSE)
             } else {
@@ -359,6 +371,7 @@ struct ErrorPace {
 }
 
 impl ErrorPace {
+    /// A thousand lines per second is the most that one controller writes.
     const GAP: Duration = Duration::from_millis(1);
 
     /// Waits for the next free slot. Concurrent callers get slots one gap apart.

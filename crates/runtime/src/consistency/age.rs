@@ -32,7 +32,8 @@ impl Age {
         self == Self::BeforeTerm
     }
 
-    /// True if the API server has the cached object of type `T` with this metadata.
+    /// True if the API server has the cached object of type `T` with this metadata. Compared is the
+    /// resource version, which another object of the name does not have.
     pub async fn shows<T: Object>(
         self,
         client: &ApiClient,
@@ -42,7 +43,8 @@ impl Age {
     }
 
     /// True if the API server has the object with this key as `cached`, or has none if `cached` is
-    /// unset.
+    /// unset. A sync that creates the object asks this, because the previous leader may have
+    /// created it.
     pub async fn shows_or_lacks<T: Object>(
         self,
         client: &ApiClient,
@@ -53,7 +55,8 @@ impl Age {
     }
 
     /// True if the API server has exactly the objects `cached` with these labels. An empty
-    /// `namespace` means all namespaces, or none.
+    /// `namespace` means all namespaces, or none. A list by labels also finds objects that the
+    /// cache does not have yet.
     pub async fn shows_all<T: Object>(
         self,
         client: &ApiClient,
@@ -68,7 +71,8 @@ impl Age {
 /// The end of a sync before its first write: the caches are not confirmed.
 #[derive(Debug, thiserror::Error)]
 pub enum Unconfirmed {
-    /// The caches lack changes from before this leadership term.
+    /// The caches lack changes from before this leadership term. The sync ends without a write and
+    /// comes back after [`RECHECK`], or by the event that was missing.
     #[error("the caches are behind the API server")]
     Stale,
     /// The API server could not be asked.
@@ -76,7 +80,8 @@ pub enum Unconfirmed {
     Read(#[source] LiveError),
 }
 
-/// An error unless `is_current`, the answer of a live check, is true.
+/// An error unless `is_current`, the answer of a live check, is true. A failed read is an error
+/// too: without an answer, a write could repeat that of the previous leader.
 pub fn confirmed(is_current: Result<bool, LiveError>) -> Result<(), Unconfirmed> {
     match is_current {
         Ok(true) => Ok(()),

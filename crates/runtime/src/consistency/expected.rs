@@ -20,16 +20,19 @@ use steersman_objects::ObjectKey;
 use super::{ConsistencyStore, Record};
 use crate::workers::Key;
 
-/// The age at which an expectation counts as lost. Upstream: `ExpectationsTimeout`.
+/// The age at which an expectation counts as lost. Upstream: `ExpectationsTimeout`. It has to be
+/// longer than the delay of watch events in a busy cluster.
 const TIMEOUT: Duration = Duration::from_secs(5 * 60);
 
-/// The creations and deletions that an owner still waits for. Never without any.
+/// The creations and deletions that an owner still waits for. Never without any. Upstream:
+/// `ControlleeExpectations`, and the UIDs of `UIDTrackingControllerExpectations`.
 #[derive(Debug)]
 pub(super) struct Expected {
     since: Instant,
     /// The number of creations still to be observed.
     creations: usize,
-    /// The objects whose deletion is still to be observed.
+    /// The objects whose deletion is still to be observed. Names instead of a number, because one
+    /// deletion may be observed twice.
     deletions: HashSet<ObjectKey>,
 }
 
@@ -53,6 +56,7 @@ impl Expected {
         self.since.elapsed() > TIMEOUT
     }
 
+    /// One millisecond later than the limit, since [`Self::is_expired`] compares with "greater".
     fn expires_in(&self) -> Option<Duration> {
         let left = TIMEOUT.checked_sub(self.since.elapsed())?;
         Some(left + Duration::from_millis(1))
@@ -60,7 +64,8 @@ impl Expected {
 }
 
 impl Record {
-    /// True if the expectations are satisfied only because they expired.
+    /// True if the expectations are satisfied only because they expired. Such an owner is in doubt,
+    /// where upstream's `SatisfiedExpectations` trusts the cache again.
     pub(super) fn is_lost(&self) -> bool {
         self.expected
             .as_ref()
@@ -72,18 +77,20 @@ impl Record {
 /// `UIDTrackingControllerExpectations`. Expectations older than five minutes of Tokio's clock count
 /// as satisfied.
 impl<K: Key> ConsistencyStore<K> {
-    /// Replaces the expectations of `owner`: `count` creations are expected.
+    /// Replaces the expectations of `owner`: `count` creations are expected. Upstream:
+    /// `ExpectCreations`. Call it before the first request: an event may come before the answer.
     pub fn expect_creations(&self, owner: &K, count: usize) {
         self.expect(owner, count, HashSet::new());
     }
 
-    /// Replaces the expectations of `owner`: the deletions of `objects` are expected.
+    /// Replaces the expectations of `owner`: the deletions of `objects` are expected. Upstream:
+    /// `ExpectDeletions`.
     pub fn expect_deletions(&self, owner: &K, objects: HashSet<ObjectKey>) {
         self.expect(owner, 0, objects);
     }
 
     /// Replaces the expectations of `owner`: `creations` creations and the deletions of `deletions`
-    /// are expected.
+    /// are expected. One record for both, because a second call would drop the first.
     pub fn expect(&self, owner: &K, creations: usize, deletions: HashSet<ObjectKey>) {
         let expected = Expected {
             since: Instant::now(),
@@ -98,7 +105,9 @@ impl<K: Key> ConsistencyStore<K> {
         }
     }
 
-    /// A creation was observed, or failed. Counts down the expectations of `owner`.
+    /// A creation was observed, or failed. Counts down the expectations of `owner`. An observation
+    /// without expectations has no effect: other programs create objects too. Upstream:
+    /// `CreationObserved`.
     pub fn creation_observed(&self, owner: &K) {
         self.observed(owner, |expected| {
             expected.creations = expected.creations.saturating_sub(1);
@@ -106,7 +115,7 @@ impl<K: Key> ConsistencyStore<K> {
     }
 
     /// The deletion of `object` was observed, or failed. Each object counts once, since a watch
-    /// shows first a deletion timestamp and then the removal.
+    /// shows first a deletion timestamp and then the removal. Upstream: `DeletionObserved`.
     pub fn deletion_observed(&self, owner: &K, object: &ObjectKey) {
         self.observed(owner, |expected| {
             expected.deletions.remove(object);
@@ -116,8 +125,8 @@ impl<K: Key> ConsistencyStore<K> {
     /// True if `owner` has no outstanding expectations, or only expired ones.
     ///
     /// Ask before the objects are read. In the other order, an object that arrives in between is
-    /// missing from both. Requeue an owner for the time when its expectations expire: if the objects
-    /// never arrive, no event enqueues it.
+    /// missing from both. Requeue an owner for the time when its expectations expire: if the
+    /// objects never arrive, no event enqueues it. Upstream: `SatisfiedExpectations`.
     pub fn satisfied(&self, owner: &K) -> bool {
         self.look(owner, |expected| !expected.is_expired()) != Some(true)
     }

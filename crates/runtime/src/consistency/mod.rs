@@ -41,7 +41,8 @@ pub use self::tracked::TrackedCache;
 
 /// Other records of a controller by the key of an owner, such as a back-off.
 pub trait Memory: Send + Sync + 'static {
-    /// Drops the record of `owner`, which was deleted or replaced by another object of its name.
+    /// Drops the record of `owner`, which was deleted or replaced by another object of its name. A
+    /// new object of the name starts without the past of the old one.
     fn forget(&self, owner: &ObjectKey);
 
     /// Handles a rewind, for example after an etcd restore: awaited versions and objects may never
@@ -55,7 +56,9 @@ pub trait Memory: Send + Sync + 'static {
 /// A rewind of one tracked cache drops all records. Owners with expectations are then in doubt.
 #[derive(Clone)]
 pub struct ConsistencyStore<K = ObjectKey> {
+    /// One lock for all owners. It is never held over a request.
     records: Arc<Records<K>>,
+    /// All writes of earlier leaders have lower versions, because the Lease was written after them.
     term_start_rv: u64,
 }
 
@@ -78,6 +81,7 @@ struct Record {
 /// Handlers of a cache may hold records, so records must not keep the cache alive. No sync waits for
 /// a cache that is gone.
 struct Write {
+    /// The cache in which the version has to appear.
     cache: Weak<dyn VersionedCache>,
     version: u64,
 }
@@ -158,7 +162,8 @@ impl<K: Key> ConsistencyStore<K> {
         self.records.lock().remove_and_release(owner);
     }
 
-    /// True if versions are recorded for `owner`, even if all caches show them.
+    /// True if versions are recorded for `owner`, even if all caches show them. A pass over all
+    /// objects uses it to write each object once.
     pub fn has_written(&self, owner: &K) -> bool {
         let records = self.records.lock();
         records
@@ -176,7 +181,7 @@ impl<K: Key> ConsistencyStore<K> {
     }
 
     /// Records that a write for `owner` failed. After some failures, the server may still have done
-    /// the write.
+    /// the write. A lost answer and a status of 500 or higher are such failures.
     pub fn failed(&self, owner: &K, error: &ApiError) {
         if error.may_be_done() {
             self.doubt(owner);
@@ -201,7 +206,8 @@ impl<K: Key> ConsistencyStore<K> {
             .is_some_and(|record| record.in_doubt || record.is_lost())
     }
 
-    /// A live list of the objects of `owner` succeeded. Clears the doubt and the expectations.
+    /// A live list of the objects of `owner` succeeded. Clears the doubt and the expectations. The
+    /// versions stay: the cache still has to show them before the next sync.
     pub fn confirmed(&self, owner: &K) {
         self.records.update(owner, |record| {
             record.expected = None;
@@ -209,6 +215,7 @@ impl<K: Key> ConsistencyStore<K> {
         });
     }
 
+    /// The first cache that lacks a write for `owner`, with the awaited version.
     fn late(&self, owner: &K) -> Option<(Arc<dyn VersionedCache>, u64)> {
         self.records.update(owner, |record| {
             let late = record.writes.iter().find_map(Write::late);
@@ -255,7 +262,8 @@ impl Record {
             && !self.in_doubt
     }
 
-    /// Awaited versions, objects and events may never come after a rewind.
+    /// Awaited versions, objects and events may never come after a rewind. Versions start lower
+    /// then, so an owner that waits for an old one would be blocked for ever.
     fn rewind(&mut self) {
         self.writes.clear();
         self.objects.clear();

@@ -14,7 +14,8 @@ use crate::workers::Key;
 
 impl<K: Key> ConsistencyStore<K> {
     /// `cached`, with each older object replaced by the written one. Drops a written object if
-    /// `cached` has the same or a newer version of it, or lacks the object.
+    /// `cached` has the same or a newer version of it, or lacks the object. An object that `cached`
+    /// lacks was deleted in the meantime, so the written state must not revive it.
     pub fn newest<T: Object>(&self, owner: &K, mut cached: Vec<Arc<T>>) -> Vec<Arc<T>> {
         self.records.update(owner, |record| {
             record.objects.retain(|object| {
@@ -32,7 +33,8 @@ impl<K: Key> ConsistencyStore<K> {
         cached
     }
 
-    /// Keeps the object that the API server stored for `owner`.
+    /// Keeps the object that the API server stored for `owner`. A later write of the same object
+    /// replaces the kept one.
     pub(super) fn keep<T: Object>(&self, owner: &K, object: &Arc<T>) {
         let mut records = self.records.lock();
         let objects = &mut records.entry(owner.clone()).or_default().objects;

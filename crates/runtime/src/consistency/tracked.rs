@@ -16,8 +16,10 @@ use crate::workqueue::WorkQueue;
 #[derive(Clone)]
 pub struct TrackedCache<K = ObjectKey> {
     store: ConsistencyStore<K>,
+    /// Weak, since handlers of the cache hold the controller.
     cache: Weak<dyn VersionedCache>,
-    /// The owners that return to the queue when the cache is as new as this leadership term.
+    /// The owners that return to the queue when the cache is as new as this leadership term. The
+    /// first one registers the callback for all.
     revisits: Arc<Mutex<HashSet<K>>>,
 }
 
@@ -30,6 +32,7 @@ impl<K: Key> TrackedCache<K> {
         }
     }
 
+    /// True if both are one cache, so that a controller tracks each cache once.
     pub(crate) fn is(&self, cache: &Arc<dyn VersionedCache>) -> bool {
         Weak::ptr_eq(&self.cache, &Arc::downgrade(cache))
     }
@@ -42,6 +45,7 @@ impl<K: Key> TrackedCache<K> {
     }
 
     /// Records that a write for `owner` produced `version`. The highest version of a cache counts.
+    /// Answers may arrive in another order than the writes.
     pub fn wrote_at(&self, owner: &K, version: u64) {
         let mut records = self.store.records.lock();
         let writes = &mut records.entry(owner.clone()).or_default().writes;
@@ -55,7 +59,8 @@ impl<K: Key> TrackedCache<K> {
         }
     }
 
-    /// Records that a write for `owner` had this `answer`, the JSON of the object.
+    /// Records that a write for `owner` had this `answer`, the JSON of the object. An undecodable
+    /// answer is an error: the version of the write is then unknown.
     pub fn wrote_answer(&self, owner: &K, answer: &[u8]) -> Result<(), DecodeError> {
         let written = Identity::decode(answer)?;
         self.wrote_at(owner, written.resource_version);
@@ -104,6 +109,7 @@ impl<K: Key> TrackedCache<K> {
         let Some(cache) = cache.filter(|_| self.predates_term()) else {
             return false;
         };
+        // The lock ends before `when_seen`, which may call `enqueue` at once.
         let is_first = {
             let mut revisits = self.revisits.lock();
             let is_first = revisits.is_empty();
@@ -122,7 +128,8 @@ impl<K: Key> TrackedCache<K> {
         true
     }
 
-    /// The present age. A sync asks before it reads the cache.
+    /// The present age. A sync asks before it reads the cache. A cache that is gone counts as new
+    /// enough: its informer has ended.
     pub fn age(&self) -> Age {
         if self.predates_term() {
             Age::BeforeTerm

@@ -20,13 +20,17 @@ use steersman_values::lru::{Fingerprints, Lru};
 
 use super::Occurrence;
 
-/// Entries of each of the three caches.
+/// Entries of each of the three caches. Upstream: `maxLruCacheEntries`. A dropped entry only starts
+/// a new Event.
 const CAPACITY: usize = 4096;
-/// Similar events are combined from this number of different messages on.
+/// Similar events are combined from this number of different messages on. Upstream:
+/// `defaultAggregateMaxEvents`.
 const COMBINE_FROM: usize = 10;
-/// After a longer pause between similar events, their messages are counted from zero.
+/// After a longer pause between similar events, their messages are counted from zero. Upstream:
+/// `defaultAggregateIntervalInSeconds`.
 const COMBINE_WITHIN: Duration = Duration::from_secs(600);
-/// The limit of writes about one object: the burst, and the rate per second.
+/// The limit of writes about one object: the burst, and the rate per second. Upstream:
+/// `defaultSpamBurst` and `defaultSpamQPS`, one write per five minutes.
 const SPAM_BURST: u32 = 25;
 const SPAM_RATE: f64 = 1.0 / 300.0;
 
@@ -36,11 +40,12 @@ const COMBINED: &str = "(combined from similar events): ";
 /// The write for an event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Correlated {
-    /// A new Event.
+    /// A new Event. The count of the record is 1.
     Post(Record),
     /// A higher count of an earlier Event.
     Patch(Record),
-    /// No write: there were too many writes about this object.
+    /// No write: there were too many writes about this object. The correlator keeps the count, so a
+    /// later write has it. Upstream: `Skip`.
     Drop,
 }
 
@@ -69,8 +74,11 @@ pub(super) struct Moment {
 pub(super) struct Correlator {
     fingerprints: Fingerprints,
     messages: RandomState,
+    /// By object, type and reason. Upstream: `EventAggregator`.
     groups: Lru<u128, Group>,
+    /// By group and message, or by group alone for combined Events. Upstream: `eventLogger`.
     written: Lru<u128, Written>,
+    /// By object and type. Upstream: `EventSourceObjectSpamFilter`.
     budgets: Lru<u128, TokenBucket>,
 }
 
@@ -81,6 +89,7 @@ struct Group {
     messages: [u32; COMBINE_FROM - 1],
     /// The number of hashes in `messages`.
     known: u8,
+    /// Also occurrences of known messages move it. Upstream: `lastTimestamp`.
     last: Instant,
 }
 
@@ -114,6 +123,9 @@ impl Correlator {
     }
 
     /// Decides the write for `occurrence` at the time `now`.
+    ///
+    /// The order is upstream's in `EventCorrelate`: the filter comes last, so that dropped
+    /// occurrences are part of later counts.
     pub(super) fn correlate(&mut self, occurrence: &Occurrence, now: Moment) -> Correlated {
         let Occurrence {
             object,
@@ -141,6 +153,7 @@ impl Correlator {
         } else {
             self.fingerprints.of(&(part, reason, message))
         };
+        // A combined Event has the time of its combination, as in upstream's `EventAggregate`.
         let at = if combined { now.wall } else { *at };
         let written = self.written.get_or_insert_with(key, || Written {
             count: 0,
@@ -188,6 +201,7 @@ impl Correlator {
     }
 
     /// Adds `message` to its group. True if the group has so many messages that they are combined.
+    /// A message that the group knows is counted by its own Event, even in a full group.
     fn joins_group(&mut self, group: u128, message: &str, now: Instant) -> bool {
         // The lower half suffices: two equal hashes only delay the combination of a message.
         let message = self.messages.hash_one(message) as u32;

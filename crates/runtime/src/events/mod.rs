@@ -27,7 +27,7 @@ use crate::tasks::{CancellationToken, Tasks};
 /// these lines.
 pub const OCCURRED: &str = "steersman_runtime::events::occurred";
 
-/// Capacity of the queue of Events to send.
+/// Capacity of the queue of Events to send. Upstream: `maxQueuedEvents`.
 const QUEUE: usize = 1000;
 
 /// Type of an Event.
@@ -60,6 +60,7 @@ pub fn unique_name(object: &str, at: Timestamp) -> String {
 /// It never blocks. If its queue of 1000 is full, it drops the Event and logs that.
 #[derive(Clone)]
 pub struct EventRecorder {
+    /// Its receiver is the task of the sender.
     queue: mpsc::Sender<Occurrence>,
     clock: Clock,
 }
@@ -73,7 +74,8 @@ pub struct Origin {
     pub field_path: String,
 }
 
-/// An Event before correlation.
+/// An Event before correlation. It has the time of the occurrence, so that a slow queue does not
+/// shift it.
 #[derive(Debug, Clone)]
 struct Occurrence {
     object: ObjectReference,
@@ -136,6 +138,7 @@ impl EventRecorder {
         message: String,
     ) {
         let reason = reason.into();
+        // Upstream's `GetReference` fails for such objects. The API server would refuse the Event.
         if object.kind.is_empty() || object.api_version.is_empty() {
             return tracing::error!(
                 ?object,
@@ -147,6 +150,7 @@ impl EventRecorder {
         let name = ObjectKey::new(&object.namespace, &object.name);
         let of = &*object.kind;
         let kind_of = kind.as_str();
+        // Also for Events that are dropped later. Upstream: `StartStructuredLogging`.
         tracing::debug!(target: OCCURRED, object = %name, kind = of, r#type = kind_of, reason = &*reason, message, "Event occurred");
         match self.queue.try_send(Occurrence {
             object,

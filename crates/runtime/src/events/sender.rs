@@ -21,18 +21,21 @@ use super::correlator::{Correlated, Correlator, Moment, Record};
 use crate::tasks::CancellationToken;
 
 /// The number of attempts for one Event while the API server is unreachable, and the pause between
-/// them. As upstream.
+/// them. Upstream: `maxTriesPerEvent` and `defaultSleepDuration`.
 const TRIES: u32 = 12;
 const PAUSE: Duration = Duration::from_secs(10);
-/// Time limit for queued Events at shutdown.
+/// Time limit for queued Events at shutdown. Events are best effort, so the process does not wait
+/// longer for them.
 const SHUTDOWN_LIMIT: Duration = Duration::from_secs(2);
 
 /// The task that sends the Events of one component.
 pub(super) struct Sender {
+    /// It stands in `source.component` and `reportingComponent`.
     component: &'static str,
     client: ApiClient,
     clock: Clock,
     stop: CancellationToken,
+    /// One per component, as upstream has one per broadcaster: limits do not span components.
     correlator: Correlator,
 }
 
@@ -56,6 +59,7 @@ impl Sender {
     /// the queued Events, for at most [`SHUTDOWN_LIMIT`].
     pub(super) async fn run(mut self, mut queue: mpsc::Receiver<Occurrence>) {
         let stop = self.stop.clone();
+        // A limit for all queued Events together, since each could take the tries of an outage.
         let late = async {
             stop.cancelled().await;
             tokio::time::sleep(SHUTDOWN_LIMIT).await;
@@ -66,10 +70,13 @@ impl Sender {
         }
     }
 
+    /// Sends Events one after another. After `stop` the queue takes no more, and its rest is sent.
     async fn drain(&mut self, queue: &mut mpsc::Receiver<Occurrence>) {
         let stop = self.stop.clone();
         loop {
             let next = tokio::select! {
+                // `stop` first: otherwise a full queue would keep the branch of the queue ready for
+                // ever.
                 biased;
                 () = stop.cancelled(), if !queue.is_closed() => {
                     queue.close();
@@ -91,7 +98,8 @@ impl Sender {
     }
 
     /// Writes one Event, with retries. The body of the answer is ignored: it would only repeat the
-    /// sent fields that correlation needs.
+    /// sent fields that correlation needs. Only an error without an answer is worth a retry; later
+    /// Events wait meanwhile. Upstream: `recordToSink` and `recordEvent`.
     async fn write(&self, occurrence: &Occurrence, record: &Record, patch: bool) {
         let object = &occurrence.object;
         let reason = &*occurrence.reason;
@@ -101,17 +109,22 @@ impl Sender {
             };
             let category = Category::of(&error).as_str();
             match &error {
+                // An earlier try was successful without an answer, or the namespace takes no new
+                // objects.
                 ApiError::Status { .. }
                     if error.is_already_exists() || error.has_cause("NamespaceTerminating") =>
                 {
                     return tracing::debug!(?object, reason, %error, "server rejected event (will not retry!)");
                 }
+                // The term has ended, and the next leader reports by itself.
                 ApiError::Fenced { .. } => {
                     return tracing::debug!(?object, reason, %error, "event not sent");
                 }
                 ApiError::Status { .. } | ApiError::Refused(_) | ApiError::Path(_) => {
                     return tracing::error!(?object, reason, category, %error, "server rejected event (will not retry!)");
                 }
+                // Upstream logs each try as an error. Here only the last one is, because the others
+                // are repeated.
                 ApiError::Transport { .. } | ApiError::Timeout { .. } | ApiError::Decode { .. } => {
                     tracing::warn!(?object, reason, category, %error, "unable to write event (may retry after sleeping)");
                 }
@@ -149,6 +162,7 @@ impl Sender {
         patch: bool,
     ) -> Result<Bytes, ApiError> {
         let namespace = match &*occurrence.object.namespace {
+            // The API has no Events outside namespaces. Upstream: `makeEvent`.
             "" => "default",
             namespace => namespace,
         };
@@ -165,6 +179,7 @@ impl Sender {
             };
             match self
                 .client
+                // The patch has no resource version, so concurrent patches cannot conflict.
                 .patch(event, PatchKind::Strategic, &Patch::new(record))
                 .await
             {
@@ -182,6 +197,7 @@ impl Sender {
     }
 }
 
+/// The fields that upstream's `eventObserve` changes in an Event.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Patch<'a> {
@@ -200,6 +216,7 @@ impl<'a> Patch<'a> {
     }
 }
 
+/// An Event of the core group. Upstream: `makeEvent` and `generateEvent`.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Event<'a> {
@@ -215,6 +232,7 @@ struct Event<'a> {
     count: u32,
     #[serde(rename = "type")]
     event_type: &'static str,
+    /// Always null: it belongs to Events of `events.k8s.io`.
     event_time: (),
     reporting_component: &'a str,
     reporting_instance: &'a str,
@@ -226,6 +244,7 @@ struct Metadata<'a> {
     namespace: &'a str,
 }
 
+/// The object of an Event. Empty fields are left out, as Go's encoder does.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct InvolvedObject<'a> {
@@ -242,6 +261,7 @@ struct InvolvedObject<'a> {
     field_path: &'a str,
 }
 
+/// The reporter. `host` is set by kubelets only.
 #[derive(Serialize)]
 struct Source<'a> {
     component: &'a str,
@@ -280,6 +300,7 @@ impl<'a> Event<'a> {
                 component,
                 host: &origin.host,
             },
+            // The API keeps whole seconds of these times.
             first_timestamp: whole_seconds(record.first),
             last_timestamp: whole_seconds(record.last),
             count: record.count,

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use steersman_values::sync::{Mutex, MutexGuard};
 
-/// The health check reports a watch that is down for longer.
+/// The health check reports a watch that is down for longer. A restart of an API server usually takes less.
 const DOWN: Duration = Duration::from_secs(60);
 
 /// The health check reports a watch that is silent for longer. Servers send bookmarks every minute,
@@ -21,6 +21,7 @@ const SILENT: Duration = Duration::from_secs(11 * 60);
 pub(super) struct Contact(Mutex<Option<State>>);
 
 struct State {
+    /// The time of the last message; at first that of the start.
     received: Instant,
     /// Set while there is no open watch.
     down_since: Option<Instant>,
@@ -61,7 +62,8 @@ impl Contact {
         self.lock().as_ref().map(|state| state.received.elapsed())
     }
 
-    /// The problem of the watch, if it has one.
+    /// The problem of the watch, if it has one. A closed watch is the more exact finding, so it
+    /// comes first.
     pub(super) fn finding(&self) -> Option<String> {
         let state = self.lock();
         let state = state.as_ref()?;

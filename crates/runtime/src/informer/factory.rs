@@ -36,9 +36,12 @@ pub struct InformerFactory {
 }
 
 struct Inner {
+    /// Makes the source of lists and watches of a resource.
     source: Box<Source>,
+    /// Zero disables it. Upstream's flag is `--min-resync-period`.
     resync: Duration,
     metrics: InformerMetrics,
+    /// Typed informers, in the order of the first request. They are few, so a search is quick.
     informers: Mutex<Vec<Informer>>,
     /// Informers over metadata, by resource. They are never removed: a resource that discovery
     /// shows again continues with its former store.
@@ -53,7 +56,8 @@ type Start = Box<dyn FnOnce(&Tasks, CancellationToken) + Send>;
 struct Informer {
     id: TypeId,
     resource: &'static ResourceType,
-    /// Whether the cache has all objects of the resource.
+    /// Whether the cache has all objects of the resource. Only then can a metadata informer share
+    /// its watch.
     is_whole: bool,
     shared: Box<dyn Any + Send>,
     followed: Arc<dyn Followed>,
@@ -64,7 +68,8 @@ struct Informer {
 }
 
 impl Informer {
-    /// Whether the informer has started, and every API server serves its type.
+    /// Whether the informer has started, and every API server serves its type. A type that old API
+    /// servers lack would block the start of all controllers for ever.
     fn is_awaited(&self) -> bool {
         self.start.is_none() && !self.resource.is_optional()
     }
@@ -109,7 +114,8 @@ impl InformerFactory {
     }
 
     /// The informer of `T`, the same for every caller. A new one waits for
-    /// [`InformerFactory::start`].
+    /// [`InformerFactory::start`]. The type `T` identifies it, so two views of one resource have
+    /// two watches.
     pub fn shared<T: Object>(&self) -> SharedInformer<T> {
         let mut informers = self.informers();
         let found = informers
@@ -163,6 +169,8 @@ impl InformerFactory {
             (&found.group, &found.version, &found.plural)
                 == (&resource.group, &resource.version, &resource.plural)
         };
+        // One watch less, and the same objects in both places. The garbage collector follows every
+        // type.
         if let Some(informer) = self
             .informers()
             .iter()

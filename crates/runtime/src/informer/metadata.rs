@@ -36,7 +36,7 @@ pub enum MetadataChange<'a> {
 
 type Handler = Box<dyn Fn(MetadataChange<'_>) + Send + Sync>;
 
-/// An informer without its object type.
+/// An informer without its object type. Handlers see metadata only, whatever the type.
 pub(super) trait Followed: Send + Sync {
     fn add(&self, handler: Handler);
     fn on_rewind(&self, forget: Box<dyn Fn() + Send + Sync>);
@@ -136,12 +136,15 @@ impl Own {
     async fn follow(self: Arc<Self>, stop: CancellationToken) {
         let _only = self.following.lock().await;
         let shared = &self.informer.shared;
+        // The flag of `shared` may fall and rise again, so the loop follows each of its changes.
         let publish_synced = async {
             let mut synced = shared.synced();
             loop {
                 // This cannot fail: the sender lives as long as the informer.
                 let _ = synced.wait_for(|synced| *synced).await;
                 {
+                    // Under this lock `stop` cannot come in between: it would be overwritten by the
+                    // late sync.
                     let _running = self.running();
                     self.synced.send_replace(!stop.is_cancelled());
                 }
@@ -149,6 +152,7 @@ impl Own {
             }
         };
         tokio::select! {
+            // Without resync: the collector keeps a graph, and needs no repetitions.
             () = self.informer.clone().run(Arc::clone(&self.source), Duration::ZERO, stop.clone()) => {}
             () = publish_synced => {}
         }
@@ -186,7 +190,8 @@ impl MetadataInformer {
     /// Starts the watch as a task of `tasks`, until [`MetadataInformer::stop`] or `stop`.
     ///
     /// It has no effect if the watch already runs, or if a shared informer owns it. After a
-    /// restart, handlers get the difference to the last known state.
+    /// restart, handlers get the difference to the last known state. A cancelled token counts as
+    /// stopped, so a start after the end of an earlier `stop` works.
     pub fn start(&self, tasks: &Tasks, stop: &CancellationToken) {
         let Some(own) = &self.own else { return };
         let mut running = own.running();
@@ -202,7 +207,8 @@ impl MetadataInformer {
     }
 
     /// Ends the watch and keeps the last known state. It has no effect if a shared informer owns
-    /// the watch.
+    /// the watch. Handlers see no deletions because of it. Objects that go meanwhile are reported
+    /// after the restart.
     pub fn stop(&self) {
         let Some(own) = &self.own else { return };
         let mut running = own.running();

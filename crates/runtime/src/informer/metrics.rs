@@ -19,30 +19,39 @@ use super::contact::Contact;
 /// Upstream's value of the label `name`.
 const NAME: &str = "kube-controller-manager";
 
+/// Upstream's buckets, in seconds (`component-base/metrics/prometheus/clientgo/fifo`).
 const LATENCY_BUCKETS: &[f64] = &[
     0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
 ];
 
 /// The metric families of all informers.
 pub(super) struct InformerMetrics {
+    /// Upstream: `informer_queued_items`.
     queued: IntGaugeVec,
+    /// Upstream: `informer_processing_latency_seconds`.
     latency: HistogramVec,
+    /// The families from here on are Steersman's own.
     objects: IntGaugeVec,
+    /// A high rate shows an API server that ends watches early.
     relists: IntCounterVec,
     events: IntCounterVec,
+    /// Each is a bug in a handler or a callback.
     panics: IntCounterVec,
     caches: Caches,
 }
 
 /// The metric handles of one resource.
 pub(super) struct ResourceMetrics {
-    /// `None` for metadata informers, which upstream does not report.
+    /// `None` for metadata informers, which upstream does not report. Seconds per change, handlers
+    /// included.
     latency: Option<Histogram>,
     objects: IntGauge,
     relists: IntCounter,
     events: IntCounter,
     panics: IntCounter,
+    /// The label of Steersman's families.
     resource: String,
+    /// For the registration of the cache of the informer.
     caches: Caches,
 }
 
@@ -155,6 +164,7 @@ impl ResourceMetrics {
         self.panics.inc();
     }
 
+    /// `objects` is the size of the store after the change.
     pub(super) fn processed(&self, took: Duration, objects: usize) {
         if let Some(latency) = &self.latency {
             latency.observe(took.as_secs_f64());
@@ -165,10 +175,12 @@ impl ResourceMetrics {
 
 /// The part of an informer that a scrape reads.
 pub(super) trait Cache: Send + Sync {
-    /// The state of the connection to the API server.
+    /// The state of the connection to the API server. It may belong to a stopped informer, and then
+    /// has no age.
     fn contact(&self) -> &Contact;
 
-    /// Estimated bytes of the objects in the store.
+    /// Estimated bytes of the objects in the store. It walks over all objects, so scrapes alone
+    /// call it.
     fn bytes(&self) -> usize;
 }
 
@@ -185,6 +197,7 @@ struct Caches {
     /// informers from them.
     objects: IntGaugeVec,
     counters: [IntCounterVec; 3],
+    /// Several informers can have one label, such as two views of one resource.
     watched: Arc<Mutex<Vec<Watched>>>,
 }
 
@@ -241,6 +254,7 @@ impl Collector for Caches {
         [self.ages.desc(), self.bytes.desc()].concat()
     }
 
+    // Families of other fields are registered by themselves, so only these two are returned here.
     fn collect(&self) -> Vec<MetricFamily> {
         let mut watched = self.watched.lock();
         self.prune(&mut watched);

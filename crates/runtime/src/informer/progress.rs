@@ -15,14 +15,15 @@ use tokio::time::Instant;
 
 use steersman_client::{ApiError, Query};
 
-/// A stream that ends sooner shows a problem of the server. The next request then waits.
+/// A stream that ends sooner shows a problem of the server. The next request then waits. Upstream:
+/// `VeryShortWatchError`, for a stream without events.
 const SHORT: Duration = Duration::from_secs(1);
 
 /// The least time between the starts of two watches of which the first one sent a frame. It bounds
 /// the requests to a server that closes each watch early.
 const APART: Duration = Duration::from_millis(100);
 
-/// Objects per page of a list.
+/// Objects per page of a list. Upstream: `defaultPageSize` of the `pager` package.
 const PAGE: u32 = 500;
 
 /// A request of the reflector.
@@ -53,13 +54,15 @@ pub(super) enum ListFrom {
 pub(super) enum End {
     /// The stream was closed or broke. It can be resumed.
     Closed { lived: Duration, frames: u64 },
-    /// Status 429.
+    /// Status 429. Nothing was missed, so the same request follows after a pause.
     Throttled,
-    /// Connection refused.
+    /// Connection refused. As upstream's `isWatchErrorRetriable`, it is treated like a throttled
+    /// request.
     Refused,
-    /// The server has compacted the requested version.
+    /// The server has compacted the requested version. Upstream: `isExpiredError`.
     Expired,
     /// The server has not reached the requested version, or its history was rewound before it.
+    /// Upstream: `isTooLargeResourceVersionError`.
     TooLarge,
     /// Any other error.
     Failed,
@@ -84,8 +87,9 @@ pub(super) struct Progress {
     /// The version up to which the informer has all changes.
     version: Option<u64>,
     /// True if the server refused that version. The next list then asks for the latest version.
+    /// Upstream: `isLastSyncResourceVersionUnavailable`.
     version_unavailable: bool,
-    /// True if the server pages even lists from its watch cache.
+    /// True if the server pages even lists from its watch cache. Upstream: `paginatedResult`.
     paginated: bool,
     request: Request,
 }
@@ -182,7 +186,7 @@ impl Progress {
     }
 
     /// A streaming list that is at least as recent as the informer's state. A lagging API server
-    /// therefore cannot send an older state.
+    /// therefore cannot send an older state. Upstream: `rewatchResourceVersion`.
     fn stream_list(&self) -> Request {
         Request::StreamList {
             from: self.version.filter(|_| !self.version_unavailable),
@@ -190,7 +194,7 @@ impl Progress {
     }
 
     /// A list with the same rule. The first list may come from the server's watch cache, as
-    /// upstream's.
+    /// upstream's. Upstream: `relistResourceVersion`.
     fn list(&self) -> Request {
         let from = match self.version {
             _ if self.version_unavailable => ListFrom::Latest,
@@ -264,6 +268,7 @@ pub(super) fn end_of_status(status: &Status, code: u16) -> End {
         return End::TooLarge;
     }
     match (status.reason.as_deref().unwrap_or_default(), code) {
+        // The code counts only for a Status without a reason.
         ("Expired" | "Gone", _) | ("", 410) => End::Expired,
         ("TooManyRequests", _) | ("", 429) => End::Throttled,
         _ => End::Failed,
@@ -297,6 +302,7 @@ pub(super) struct Backoff {
 }
 
 impl Backoff {
+    /// Upstream: `defaultBackoffInit`, `defaultBackoffMax` and `defaultBackoffReset`.
     const FIRST: Duration = Duration::from_millis(800);
     const LAST: Duration = Duration::from_secs(30);
     const RESET: Duration = Duration::from_secs(120);

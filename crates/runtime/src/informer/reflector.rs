@@ -29,7 +29,8 @@ const GRACE: Duration = Duration::from_secs(30);
 /// A pause within the initial state is logged after this time.
 const INITIAL_SILENCE: Duration = Duration::from_secs(10);
 
-/// Lists and watches `source` for as long as this future is polled.
+/// Lists and watches `source` for as long as this future is polled. A dropped future leaves the
+/// informer in its last state, and the next one lists again.
 pub(super) async fn run<T: Object>(source: &dyn ListWatch, informer: &Shared<T>) {
     let mut reflector = Reflector {
         source,
@@ -42,6 +43,7 @@ pub(super) async fn run<T: Object>(source: &dyn ListWatch, informer: &Shared<T>)
         let Some(end) = reflector.ask().await else {
             continue;
         };
+        // Also before a pause of zero: the next message from the server ends this state.
         informer.contact.lost();
         time::sleep(match reflector.progress.ended(end) {
             Pause::For(time) => time,
@@ -52,13 +54,17 @@ pub(super) async fn run<T: Object>(source: &dyn ListWatch, informer: &Shared<T>)
 }
 
 struct Reflector<'a, T> {
+    /// The API server, or a script in tests.
     source: &'a dyn ListWatch,
     informer: &'a Shared<T>,
+    /// Decides each request. It survives errors, so a new watch resumes at the last version.
     progress: Progress,
-    /// The objects of an incomplete streaming list.
+    /// The objects of an incomplete streaming list. They reach the informer with the bookmark at
+    /// their end, all at once. Upstream: `temporaryStore`.
     initial: Objects<T>,
 }
 
+/// A failed list, by the place of the failure.
 #[derive(Debug, thiserror::Error)]
 enum ListError {
     #[error(transparent)]
@@ -72,12 +78,14 @@ impl<T: Object> Reflector<'_, T> {
     async fn ask(&mut self) -> Option<End> {
         let request = self.progress.request();
         // A random timeout for each watch, so that the watches of a process do not end together.
+        // Upstream: `defaultMinWatchTimeout` and `defaultMaxWatchTimeout`.
         let timeout = Duration::from_secs(rand::random_range(300..600));
         let query = request.query(timeout);
         if let Request::List { from, .. } = request {
             return self.list(query, from).await;
         }
         let end = self.follow(&query, timeout + GRACE).await;
+        // An incomplete state is of no use: the next streaming list starts from nothing.
         self.initial = Objects::default();
         trace!(resource = %self.informer.resource, ?request, ?end, "watch ended");
         Some(end)
@@ -95,6 +103,7 @@ impl<T: Object> Reflector<'_, T> {
                 warn!(resource = %self.informer.resource, %error, "list failed");
                 Some(end_of_error(&error))
             }
+            // The state of the store stays, so controllers continue with it.
             Err(ListError::Decode(error)) => {
                 error!(resource = %self.informer.resource, %error, "list cannot be decoded");
                 Some(End::Failed)
@@ -129,6 +138,7 @@ impl<T: Object> Reflector<'_, T> {
             let Some(token) = page.next else {
                 return Ok((objects, page.version));
             };
+            // Before the next page, so that even a failed list leaves this knowledge.
             self.progress.saw_pages();
             continued = true;
             query = next_page(&token);
@@ -136,6 +146,9 @@ impl<T: Object> Reflector<'_, T> {
     }
 
     /// Handles a watch until it ends. `limit` is its longest allowed silence.
+    ///
+    /// Also the head of the answer may take `limit`: some proxies send it with the first frame
+    /// only.
     async fn follow(&mut self, query: &Query, limit: Duration) -> End {
         let opened = Instant::now();
         let mut stream = match time::timeout(limit, self.source.watch(query)).await {
@@ -157,6 +170,8 @@ impl<T: Object> Reflector<'_, T> {
         let mut last_frame = Instant::now();
         self.informer.contact.received();
         loop {
+            // Objects of the initial state come without pauses from a healthy server. Upstream:
+            // `initialEventsEndBookmarkTicker`.
             let wait = if self.is_initial() {
                 INITIAL_SILENCE.min(limit)
             } else {
@@ -208,6 +223,8 @@ impl<T: Object> Reflector<'_, T> {
         End::Failed
     }
 
+    /// True until the bookmark that ends the initial state. The same stream then continues as a
+    /// watch.
     fn is_initial(&self) -> bool {
         matches!(self.progress.request(), Request::StreamList { .. })
     }
@@ -219,6 +236,7 @@ impl<T: Object> Reflector<'_, T> {
             error!(resource = %self.informer.resource, %error, "watch event cannot be decoded");
             End::Failed
         })?;
+        // Frames of the initial state and errors count as well.
         self.informer.metrics.event();
         match frame {
             Frame::Error(status) => {
@@ -242,9 +260,11 @@ impl<T: Object> Reflector<'_, T> {
                     self.replace(objects, version);
                 }
             }
+            // Versions in the initial state have no order, so nothing compares them.
             Frame::Set(object) if self.is_initial() => {
                 self.initial.insert(self.informer.reuse_unchanged(object));
             }
+            // An object can go while its list is still on the way.
             Frame::Gone(object) if self.is_initial() => {
                 self.initial.remove(&Arc::new(object));
             }
@@ -283,6 +303,7 @@ impl<T: Object> Reflector<'_, T> {
 
     /// Replaces the informer's state by a complete list.
     fn replace(&mut self, objects: Objects<T>, version: u64) {
+        // Upstream's words, which it repeats for later lists.
         let first = !self.informer.is_synced();
         let count = objects.len();
         self.informer.replace(objects, version);

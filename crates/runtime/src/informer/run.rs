@@ -16,7 +16,8 @@ use super::source::ListWatch;
 use crate::panics;
 use crate::tasks::CancellationToken;
 
-/// Pause before an informer restarts after a panic.
+/// Pause before an informer restarts after a panic. It bounds the log lines and requests of a panic
+/// that repeats itself.
 const RESTART_PAUSE: Duration = Duration::from_secs(1);
 
 impl<T: Object> SharedInformer<T> {
@@ -33,6 +34,8 @@ impl<T: Object> SharedInformer<T> {
                 if resync.is_zero() {
                     std::future::pending::<()>().await;
                 }
+                // The manager has drawn the period from one to two times the flag
+                // `--min-resync-period`.
                 time::sleep(resync).await;
                 self.shared.resync();
             }

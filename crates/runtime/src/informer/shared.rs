@@ -112,9 +112,10 @@ type Callback = Box<dyn FnOnce() + Send>;
 #[derive(Default)]
 struct Waiting {
     /// The resource version up to which all handlers were called. The store may be one change
-    /// ahead.
+    /// ahead. A rewind sets it to the lower version.
     observed: u64,
-    /// Keyed by the awaited version, and by a number that tells callbacks of one version apart.
+    /// Keyed by the awaited version, and by a number that tells callbacks of one version apart. The
+    /// order of the keys lets one split find all that are due.
     callbacks: BTreeMap<(u64, u64), Callback>,
 }
 
@@ -126,7 +127,9 @@ pub(super) struct Shared<T> {
     /// a handler is added. Taken before any other lock.
     handlers: Mutex<Vec<Handler<T>>>,
     waiting: Mutex<Waiting>,
+    /// The functions of [`SharedInformer::on_rewind`]. They are never removed.
     rewound: Mutex<Vec<Box<dyn Fn() + Send + Sync>>>,
+    /// True from the end of the first list, until [`Shared::stopped`].
     synced: watch::Sender<bool>,
     pub(super) contact: Arc<Contact>,
     pub(super) metrics: ResourceMetrics,
@@ -184,7 +187,8 @@ impl<T: Object> Shared<T> {
         }
     }
 
-    /// An object was added or modified.
+    /// An object was added or modified. A watch may repeat an object that the last list had.
+    /// Handlers do not see such a repetition.
     pub(super) fn set(&self, object: Arc<T>) {
         let started = Instant::now();
         let handlers = self.handlers();
@@ -209,7 +213,8 @@ impl<T: Object> Shared<T> {
         self.processed(started);
     }
 
-    /// An object was deleted; `object` is its last state.
+    /// An object was deleted; `object` is its last state. Handlers get it even if the store lacks
+    /// the object.
     pub(super) fn remove(&self, object: &Arc<T>) {
         let started = Instant::now();
         let handlers = self.handlers();
@@ -240,8 +245,11 @@ impl<T: Object> Shared<T> {
         let handlers = self.handlers();
         let initial = !self.is_synced();
         let before = self.store.resource_version();
+        // Copied before the swap, because the store owns the list afterwards.
         let now: Vec<Arc<T>> = objects.iter().cloned().collect();
         let old = self.store.replace(objects, version);
+        // Before the handlers: they must not compare versions of the new history with recorded
+        // ones.
         if version < before {
             for forget in &*self.rewound.lock() {
                 self.guard(forget);
@@ -262,6 +270,8 @@ impl<T: Object> Shared<T> {
         for object in &now {
             match old.peer(object) {
                 None => self.notify(&handlers, Change::Added { object, initial }),
+                // Upstream repeats unchanged objects after each list. Its handlers compare versions
+                // and return.
                 Some(old) if is_same(old.meta(), object.meta()) => {}
                 Some(old) => self.notify(&handlers, Change::Updated { old, new: object }),
             }
@@ -270,6 +280,8 @@ impl<T: Object> Shared<T> {
         self.metrics.relist();
         self.synced
             .send_if_modified(|synced| !std::mem::replace(synced, true));
+        // The awaited versions may never come, so all callbacks run, and their syncs read the store
+        // anew.
         if version < before {
             let all = std::mem::take(&mut self.waiting().callbacks);
             all.into_values().for_each(|then| self.guard(then));
@@ -291,6 +303,7 @@ impl<T: Object> Shared<T> {
         }
     }
 
+    /// Upstream: `AddEventHandler`, which replays the store as well.
     fn add_handler(&self, handler: Handler<T>) {
         // Holds the lock until the handler has seen all objects, so that no change comes in
         // between.
@@ -314,10 +327,12 @@ impl<T: Object> Shared<T> {
             if waiting.callbacks.is_empty() {
                 return;
             }
+            // The smallest key of a version that is not yet observed.
             let next = (waiting.observed.saturating_add(1), 0);
             let later = waiting.callbacks.split_off(&next);
             std::mem::replace(&mut waiting.callbacks, later)
         };
+        // Without the lock: a callback may register another one.
         reached.into_values().for_each(|then| self.guard(then));
     }
 
@@ -327,6 +342,7 @@ impl<T: Object> Shared<T> {
         self.metrics.processed(started.elapsed(), self.store.len());
     }
 
+    /// Calls all handlers in the order of their registration.
     fn notify(&self, handlers: &[Handler<T>], change: Change<'_, T>) {
         handlers
             .iter()
@@ -351,6 +367,7 @@ impl<T: Object> VersionedCache for Shared<T> {
         self.store.resource_version()
     }
 
+    /// Check and registration happen under one lock, so no version slips through between them.
     fn when_seen(&self, version: u64, then: Callback) {
         {
             let mut waiting = self.waiting();

@@ -9,18 +9,21 @@ use futures::stream::BoxStream;
 use steersman_client::{ApiClient, ApiError, Query, Target};
 use steersman_values::resource::ResourceType;
 
-/// A watch: one frame per item.
+/// A watch: one frame per item. The reflector ends it at the first error.
 pub(super) type Frames = BoxStream<'static, Result<Bytes, ApiError>>;
 
 /// The two requests a reflector makes of one resource.
 pub(super) trait ListWatch: Send + Sync + 'static {
+    /// The body of one page.
     fn list<'a>(&'a self, query: &'a Query) -> BoxFuture<'a, Result<Bytes, ApiError>>;
+    /// Returns with the head of the answer; the frames follow.
     fn watch<'a>(&'a self, query: &'a Query) -> BoxFuture<'a, Result<Frames, ApiError>>;
 }
 
 /// How much of each object is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
+    /// All objects of the resource, with all fields.
     Whole,
     /// Whole objects, only those in this namespace that this field selector matches.
     Selected(&'static str, Option<&'static str>),
@@ -35,6 +38,7 @@ pub(super) struct Collection {
     resource: Cow<'static, ResourceType>,
     /// The field selector; empty for all objects.
     filter: Query,
+    /// `None` for all namespaces, or for a resource without them.
     namespace: Option<&'static str>,
 }
 
@@ -47,6 +51,7 @@ impl Collection {
         };
         let (filter, namespace) = match form {
             Form::Selected(fields, namespace) => {
+                // The selector is part of lists and watches, so both see the same objects.
                 (Query::default().with("fieldSelector", fields), namespace)
             }
             Form::Whole | Form::Metadata => (Query::default(), None),

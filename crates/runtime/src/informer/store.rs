@@ -16,7 +16,7 @@ use steersman_values::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use super::IndexKey;
 
-/// Index over the namespace, present for every namespaced type.
+/// Index over the namespace, present for every namespaced type. Upstream: `NamespaceIndex`.
 const NAMESPACE: &str = "namespace";
 /// Its position: [`Store::new`] adds it first.
 const NAMESPACE_POSITION: usize = 0;
@@ -74,16 +74,21 @@ impl<T: Object> Index<T> {
 
 /// The content of a store, under its lock.
 struct Cache<T> {
+    /// All objects by key.
     objects: Objects<T>,
+    /// In the order of their addition, so that a position stays valid.
     indexes: Vec<Entries<T>>,
+    /// See [`Store::resource_version`].
     version: u64,
 }
 
 /// One index: its function, and the objects by value.
 struct Entries<T> {
     name: &'static str,
+    /// The values of an object; it may have none or several. Upstream: `IndexFunc`.
     values: fn(&T) -> Vec<IndexKey>,
-    /// Whether two states of an object surely have the same values.
+    /// Whether two states of an object surely have the same values. A wrong "no" costs time only. A
+    /// wrong "yes" would leave the object under an old value.
     is_same: fn(&T, &T) -> bool,
     // An entry is a pointer to the object. That is smaller than its key, and saves a lookup.
     entries: HashMap<IndexKey, Objects<T>>,
@@ -102,6 +107,7 @@ impl<T: Object> Store<T> {
         let mut indexes = Vec::new();
         if T::RESOURCE.namespaced {
             let namespace = |object: &T| vec![object.meta().namespace.clone()];
+            // Two states with one key have one namespace.
             indexes.push(Entries::new(NAMESPACE, namespace, |_, _| true));
         }
         Self {
@@ -113,8 +119,8 @@ impl<T: Object> Store<T> {
         }
     }
 
-    // A poisoned lock means that an index function panicked. The informer then lists again, and
-    // `replace` rebuilds all indexes.
+    // A panic of an index function frees the lock, and may leave indexes half changed. The informer
+    // then lists again, and `replace` rebuilds all indexes.
     fn read(&self) -> RwLockReadGuard<'_, Cache<T>> {
         self.cache.read()
     }
@@ -165,6 +171,7 @@ impl<T: Object> Store<T> {
     /// values of an object, and must not panic. An existing index of that name is returned as is.
     ///
     /// The returned [`Index`] is the only way to read it, so a missing index cannot be read.
+    /// Upstream: `AddIndexers`, which also takes them at any time.
     pub fn add_index(&self, name: &'static str, values: fn(&T) -> Vec<IndexKey>) -> Index<T> {
         self.add_index_over(name, |_, _| false, values)
     }
@@ -204,11 +211,14 @@ impl<T: Object> Store<T> {
             .iter_mut()
             .for_each(|index| index.change(old.as_ref(), Some(object)));
         objects.insert(Arc::clone(object));
+        // The version of the last change is that of the whole cache, since a watch sends changes in
+        // order.
         *version = object.meta().resource_version;
         old
     }
 
     /// Removes and returns the object with the key of `gone`, the final state of a deleted object.
+    /// The deletion has a version of its own, which `gone` carries.
     pub(super) fn remove(&self, gone: &Arc<T>) -> Option<Arc<T>> {
         let mut cache = self.write();
         let Cache {
@@ -227,6 +237,7 @@ impl<T: Object> Store<T> {
     /// Replaces all objects by `objects`, and returns the former ones.
     pub(super) fn replace(&self, mut objects: Objects<T>, version: u64) -> Objects<T> {
         // Indexing many objects takes long, so it happens before the write lock blocks readers.
+        // Only the informer's task changes objects, so they cannot change between the two locks.
         let mut indexes: Vec<Entries<T>> =
             self.read().indexes.iter().map(Entries::emptied).collect();
         indexes.iter_mut().for_each(|index| index.fill(&objects));
@@ -240,6 +251,7 @@ impl<T: Object> Store<T> {
         std::mem::swap(&mut cache.indexes, &mut indexes);
         std::mem::swap(&mut cache.objects, &mut objects);
         cache.version = version;
+        // The former objects and indexes are freed after the lock.
         drop(cache);
         objects
     }
@@ -276,6 +288,7 @@ impl<T: Object> Entries<T> {
         Self::new(self.name, self.values, self.is_same)
     }
 
+    /// Adds all of `objects` to an empty index.
     fn fill(&mut self, objects: &Objects<T>) {
         objects
             .iter()
@@ -286,12 +299,15 @@ impl<T: Object> Entries<T> {
     /// object.
     fn change(&mut self, old: Option<&Arc<T>>, new: Option<&Arc<T>>) {
         let values = |object: Option<&Arc<T>>| object.map(|object| (self.values)(object));
+        // The new object replaces the old one under values that stay, so no value keeps the old
+        // state.
         let after = values(new).unwrap_or_default();
         let is_same = matches!((old, new), (Some(old), Some(new)) if (self.is_same)(old, new));
         let before = values(old.filter(|_| !is_same)).unwrap_or_default();
         for value in before.iter().filter(|value| !after.contains(value)) {
             if let (Some(objects), Some(old)) = (self.entries.get_mut(value), old) {
                 objects.remove(old);
+                // Without this, each value that ever existed would keep an empty set.
                 if objects.len() == 0 {
                     self.entries.remove_and_release(value);
                 }
@@ -328,7 +344,8 @@ impl<T: Object> Objects<T> {
         self.0.get(&Entry(Arc::clone(object))).map(|entry| &entry.0)
     }
 
-    /// Stores `object`, and returns the object with the same key that it replaces.
+    /// Stores `object`, and returns the object with the same key that it replaces. `replace`
+    /// instead of `insert` of the set, which would keep the old element of an equal key.
     pub(super) fn insert(&mut self, object: Arc<T>) -> Option<Arc<T>> {
         self.0.replace(Entry(object)).map(|entry| entry.0)
     }

@@ -17,7 +17,8 @@ use serde_json::value::RawValue;
 
 use steersman_objects::{DecodeError, Object};
 
-/// Annotation of the bookmark that ends the initial state of a streaming list.
+/// Annotation of the bookmark that ends the initial state of a streaming list. Upstream:
+/// `InitialEventsAnnotationKey`.
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
 /// The API server sent bytes that do not decode as a list or a watch event.
@@ -31,6 +32,7 @@ pub(crate) enum WireError {
     List(#[source] serde_json::Error),
     #[error("resourceVersion {0:?} is not a decimal number above zero")]
     Version(String),
+    /// An object that its view cannot read.
     #[error(transparent)]
     Object(#[from] DecodeError),
 }
@@ -48,6 +50,7 @@ pub(crate) enum Frame<T> {
     Error(Box<Status>),
 }
 
+/// A line in any valid form of JSON.
 #[derive(Deserialize)]
 struct FrameWire<'a> {
     #[serde(rename = "type", borrow)]

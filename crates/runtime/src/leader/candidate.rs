@@ -26,7 +26,7 @@ use crate::tasks::CancellationToken;
 
 /// The pause between renewals without a ping. Upstream: `requeueInterval`.
 const RENEWAL: Duration = Duration::from_secs(300);
-/// The shortest and the longest pause after a failure.
+/// The shortest and the longest pause after a failure. Upstream's queue has 5 ms and 1000 s.
 const RETRY: Duration = Duration::from_secs(1);
 const LONGEST_RETRY: Duration = Duration::from_secs(30);
 
@@ -50,7 +50,9 @@ pub struct Candidacy {
 }
 
 impl Candidacy {
-    /// Creates the LeaseCandidate, and keeps it renewed until `stop`.
+    /// Creates the LeaseCandidate, and keeps it renewed until `stop`. It runs beside the election,
+    /// also while this process leads. The LeaseCandidate stays after `stop`, and the API server
+    /// deletes it when it is old.
     pub async fn run(self, stop: CancellationToken) {
         let _ = stop.run_until_cancelled(self.renew()).await;
     }
@@ -63,6 +65,7 @@ impl Candidacy {
             name: self.identity.clone(),
             retry_period: RETRY,
         };
+        // A hint only: without the watch, a ping is missed and the next renewal comes by time.
         let pings = changes(candidate, wants_renewal);
         let mut pings = pin!(pings.filter(|wants| ready(*wants)));
         let mut retry = RETRY;
@@ -95,7 +98,8 @@ impl Candidacy {
         }
     }
 
-    /// Creates the LeaseCandidate, or renews it.
+    /// Creates the LeaseCandidate, or renews it. Reads the live object where upstream reads its
+    /// cache. Upstream: `ensureLease`.
     async fn ensure(&self) -> Result<(), ApiError> {
         let named = self.target(Some(&self.identity));
         let live = match self.client.get(named).await {
@@ -107,6 +111,7 @@ impl Candidacy {
             }
             Err(error) => return Err(error),
         };
+        // The whole document goes back, so `pingTime` and unknown fields stay.
         let mut renewed = live;
         renewed["spec"]["renewTime"] = json!(micro_time(self.clock.now()));
         self.client.replace(named, &renewed).await.map(|_| ())
@@ -120,6 +125,7 @@ impl Candidacy {
                 "leaseName": self.lease,
                 "binaryVersion": self.binary_version,
                 "emulationVersion": self.emulation_version,
+                // The only strategy that the API knows.
                 "strategy": "OldestEmulationVersion",
                 "renewTime": micro_time(self.clock.now()),
             },
@@ -144,7 +150,9 @@ struct Served {
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
 struct Spec {
+    /// When the API server last asked.
     ping_time: Option<Timestamp>,
+    /// When a candidate last answered.
     renew_time: Option<Timestamp>,
 }
 
@@ -161,6 +169,7 @@ fn wants_renewal(line: &[u8]) -> Seen<bool> {
         "ADDED" | "MODIFIED" => Seen::Change(ping_time.is_some() && ping_time > renew_time),
         "DELETED" => Seen::Change(true),
         "BOOKMARK" => Seen::Bookmark,
+        // An ERROR frame, such as that of an expired version.
         _ => Seen::Failure,
     }
 }

@@ -14,11 +14,16 @@ pub(super) struct Lease(Value);
 /// The fields of the spec that an elector writes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Record {
-    /// Identity of the holder; empty for a released Lease.
+    /// Identity of the holder; empty for a released Lease. The identity of a process, not of a
+    /// host: each start has a new one.
     pub(super) holder: String,
+    /// Other candidates wait this long after a renewal. A released Lease has 1, as upstream's.
     pub(super) duration_seconds: u64,
+    /// The start of the term of the holder.
     pub(super) acquire_time: String,
+    /// Wall time of the last write. Candidates show it and never compare it.
     pub(super) renew_time: String,
+    /// The number of changes of the holder so far.
     pub(super) transitions: i64,
     /// The strategy of a coordinated election, which the API server wrote.
     pub(super) strategy: Option<String>,
@@ -39,8 +44,8 @@ impl Lease {
         }))
     }
 
-    /// This Lease with `record` in its spec. As upstream's elector, it removes the preferred holder,
-    /// and a strategy that the record lacks.
+    /// This Lease with `record` in its spec. As upstream's elector, it removes the preferred
+    /// holder, and a strategy that the record lacks. Upstream: `LeaderElectionRecordToLeaseSpec`.
     pub(super) fn with(&self, record: &Record) -> Value {
         let mut document = self.0.clone();
         if !document["spec"].is_object() {
@@ -65,7 +70,8 @@ impl Lease {
         document
     }
 
-    /// The spec. Two records are equal if their specs are.
+    /// The spec. Two records are equal if their specs are. Metadata has no influence: a changed
+    /// label is no renewal. Upstream: `observedRawRecord`.
     pub(super) fn spec(&self) -> &Value {
         &self.0["spec"]
     }
@@ -75,6 +81,7 @@ impl Lease {
         self.spec()["holderIdentity"].as_str().unwrap_or_default()
     }
 
+    /// Zero without the field: such a Lease has expired.
     pub(super) fn duration_seconds(&self) -> u64 {
         self.spec()["leaseDurationSeconds"]
             .as_u64()
@@ -95,6 +102,7 @@ impl Lease {
     }
 
     /// The candidate that the API server would rather see as holder; empty if there is none.
+    /// Upstream calls such a Lease "end of term".
     pub(super) fn preferred_holder(&self) -> &str {
         self.spec()["preferredHolder"].as_str().unwrap_or_default()
     }

@@ -60,7 +60,7 @@ pub use standing::ElectionHealth;
 pub const RENEWALS: &str = "steersman_runtime::leader::renewals";
 
 /// Upstream's `JitterFactor`: the pause between attempts to acquire is a retry period, plus a
-/// random part of up to this many retry periods.
+/// random part of up to this many retry periods. It keeps candidates apart that started together.
 const JITTER_FACTOR: f64 = 1.2;
 
 /// Namespace and name of the Lease of a manager with default flags.
@@ -75,11 +75,14 @@ pub struct ElectionConfig {
     pub name: String,
     /// The holder name of this process: `<hostname>_<uuid>`, new for each process.
     pub identity: String,
-    /// A candidate takes the Lease this long after the last renewal that it saw.
+    /// A candidate takes the Lease this long after the last renewal that it saw. Flag
+    /// `--leader-elect-lease-duration`. It is written into the Lease in whole seconds.
     pub lease_duration: Duration,
-    /// The leader gives up this long after the start of its last successful renewal.
+    /// The leader gives up this long after the start of its last successful renewal. Flag
+    /// `--leader-elect-renew-deadline`. It is below the lease duration, so the gate closes before
+    /// another process may lead.
     pub renew_deadline: Duration,
-    /// Pause between two attempts.
+    /// Pause between two attempts. Flag `--leader-elect-retry-period`.
     pub retry_period: Duration,
     /// Whether the API server chooses the holder, among the candidates of [`Candidacy`].
     pub coordinated: bool,
@@ -93,9 +96,11 @@ pub struct ElectionConfigError(pub &'static str);
 /// How a term ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TermEnd {
-    /// `stop` was cancelled. This process still holds the Lease.
+    /// `stop` was cancelled. This process still holds the Lease. The caller ends all writers and
+    /// then calls [`Elector::release`].
     Stopped,
-    /// The Lease was not renewed in time, or has another holder. The gate refuses all writes.
+    /// The Lease was not renewed in time, or has another holder. The gate refuses all writes. This
+    /// candidate never leads again.
     Lost,
 }
 
@@ -154,6 +159,7 @@ struct Metrics {
 }
 
 impl Metrics {
+    /// The status exists with 0 from the start. Upstream: `NewLeaderMetric`.
     fn register(registry: &Registry, name: &str) -> Result<Self, prometheus::Error> {
         let master_status = GaugeVec::new(
             Opts::new(
@@ -304,7 +310,7 @@ impl Elector {
     ///
     /// After `stop`, a pending attempt may still finish, for the time limit of one request. Its
     /// write may succeed, and then the Lease is released again. Otherwise the cluster would have no
-    /// leader until that Lease expires.
+    /// leader until that Lease expires. Upstream: `acquire`.
     pub async fn acquire(&mut self, stop: &CancellationToken) -> bool {
         tracing::info!(lock = self.lock(), "Attempting to acquire leader lease...");
         let mut holders = self.holders();
@@ -362,7 +368,7 @@ impl Elector {
     /// Renews the Lease until `stop` is cancelled or the Lease is lost.
     ///
     /// After `stop` there are no renewals. Controllers have up to the renew deadline for their last
-    /// writes; then the gate closes.
+    /// writes; then the gate closes. Upstream: `renew`.
     pub async fn hold(&mut self, stop: &CancellationToken) -> TermEnd {
         let identity = self.config.identity.clone();
         let mut holders = self.holders();
@@ -372,6 +378,7 @@ impl Elector {
             };
             let outcome = tokio::select! {
                 biased;
+                // Even during a request: no answer can extend a term that is over.
                 () = sleep_until(until) => Outcome::Lost,
                 () = stop.cancelled() => return TermEnd::Stopped,
                 outcome = self.attempt() => outcome,
@@ -401,8 +408,10 @@ impl Elector {
     }
 
     /// Closes the gate and empties the Lease. All writers must have stopped before. After an error,
-    /// the Lease stays until it expires.
+    /// the Lease stays until it expires. Upstream: `release`, which runs only with
+    /// `ReleaseOnCancel`.
     pub async fn release(&mut self) {
+        // Read before the term ends: an Event is sent only about a term that there was.
         let was_leader = matches!(self.election.state(), State::Leading { .. });
         self.election.give_up();
         self.publish();
@@ -437,11 +446,14 @@ impl Elector {
         }
     }
 
-    /// One attempt to acquire or renew the Lease. Callers may drop it at any `await`.
+    /// One attempt to acquire or renew the Lease. Callers may drop it at any `await`. Upstream:
+    /// `tryAcquireOrRenew` and `tryCoordinatedRenew`, whose decisions are in `state.rs`.
     async fn attempt(&mut self) -> Outcome {
         let mut input = Input::Attempt;
         loop {
             let next = self.election.step(input, Instant::now(), self.clock.now());
+            // After each step, so that the gate opens with the answer of the write and not with the
+            // end of the attempt.
             self.publish();
             input = match next {
                 Next::Rest(outcome) => return outcome,
@@ -512,7 +524,7 @@ impl Elector {
     }
 
     /// Sends `request` with a time limit. Returns the Lease of the answer, `None` for 404, or the
-    /// text of the error.
+    /// text of the error. The limit covers the retries of the client too.
     async fn limited(
         &self,
         request: impl Future<Output = Result<Bytes, ApiError>>,

@@ -15,14 +15,17 @@ use steersman_client::WriteGate;
 use super::state::State;
 
 /// The health check of a leader fails if its last renewal is older than the lease duration plus
-/// this time. Its process should have ended long before. As upstream.
+/// this time. Its process should have ended long before. Upstream: the argument of
+/// `NewLeaderHealthzAdaptor` in `controllermanager.go`.
 const GRACE: Duration = Duration::from_secs(20);
 
 /// The published state of the election.
 pub(super) struct Standing {
+    /// For the text of the health check.
     lease_name: String,
     lease_duration: Duration,
-    /// The state, and the time of the last change of the record.
+    /// The state, and the time of the last change of the record. Both under one lock, so that
+    /// readers never see a new state with an old time.
     now: Mutex<(State, Option<Instant>)>,
 }
 
@@ -49,6 +52,7 @@ impl WriteGate for Standing {
         matches!(self.get().0, State::Leading { until } if Instant::now() < until)
     }
 
+    /// A closed gate counts as open until now, so a caller has no time left for its write.
     fn open_until(&self) -> Option<Instant> {
         match self.get().0 {
             State::Leading { until } => Some(until),
@@ -66,7 +70,8 @@ impl ElectionHealth {
         Self(Arc::clone(standing))
     }
 
-    /// Fails if this process leads and the last renewal is older than the lease duration + 20 s.
+    /// Fails if this process leads and the last renewal is older than the lease duration + 20 s. A
+    /// standby is always healthy. Upstream: `Check` in `leaderelection.go`.
     pub fn check(&self) -> Result<(), String> {
         let (state, observed_since) = self.0.get();
         let age = observed_since.map_or(Duration::ZERO, |since| since.elapsed());

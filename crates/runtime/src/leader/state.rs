@@ -25,7 +25,8 @@ use super::lease::{Lease, Record};
 /// The state of this candidate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum State {
-    /// This candidate has not led yet.
+    /// This candidate has not led yet. It may still hold a valid Lease, after an answer that came
+    /// later than a term.
     Standby,
     /// This candidate holds the Lease and may write before `until`. That is the start of its last
     /// successful write of the Lease plus the renew deadline.
@@ -56,7 +57,7 @@ pub(super) enum Input {
 pub(super) enum Next {
     /// Read the Lease from the API server.
     Read,
-    /// Create the Lease with this record.
+    /// Create the Lease with this record. A conflict means that another candidate was quicker.
     Create(Record),
     /// Replace the Lease as last seen, without a read. After a conflict, the next step is a read.
     Renew(Lease, Record),
@@ -191,7 +192,9 @@ impl Election {
         }
     }
 
-    /// The record that releases `lease`; `None` if this candidate does not hold it.
+    /// The record that releases `lease`; `None` if this candidate does not hold it. Upstream:
+    /// `release`. The duration of 1 s lets others take the Lease soon, even without its empty
+    /// holder.
     pub(super) fn release(&self, lease: &Lease, wall: Timestamp) -> Option<Record> {
         let now = micro_time(wall);
         (lease.holder() == self.identity).then(|| Record {
@@ -211,7 +214,7 @@ impl Election {
     }
 
     /// Starts an attempt. The holder of a valid Lease renews it without a read; upstream calls this
-    /// the fast path.
+    /// the fast path. Upstream: step 1 of `tryAcquireOrRenew`.
     fn begin(&mut self, now: Instant, wall: Timestamp) -> Next {
         match &self.observed {
             // The end of a coordinated term shows in the Lease only.
@@ -226,9 +229,11 @@ impl Election {
         }
     }
 
-    /// Handles a read Lease: takes it, renews it, or waits for its holder.
+    /// Handles a read Lease: takes it, renews it, or waits for its holder. Upstream: steps 3 and 4
+    /// of `tryAcquireOrRenew`.
     fn found(&mut self, lease: Lease, now: Instant, wall: Timestamp) -> Next {
         let before = self.observed.take();
+        // An unchanged record keeps its time: the lease duration counts from the first sight.
         let since = before
             .as_ref()
             .filter(|o| o.lease.spec() == lease.spec())

@@ -17,9 +17,11 @@ use steersman_values::resource::{LEASES, ResourceType};
 
 use super::ElectionConfig;
 
-/// The longest pause before a failed watch is opened again.
+/// The longest pause before a failed watch is opened again. A server without watches of Leases is
+/// asked twice a minute at most.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
+/// Only the holder is read: the elector reads the whole Lease by itself.
 #[derive(Deserialize)]
 struct Frame {
     #[serde(rename = "type")]
@@ -50,6 +52,7 @@ pub(super) struct Watched {
 
 struct Watch<T> {
     object: Watched,
+    /// Reads one line of the watch.
     read: fn(&[u8]) -> Seen<T>,
     /// `None` while the watch is closed.
     lines: Option<BoxStream<'static, Result<Bytes, ApiError>>>,
@@ -91,6 +94,7 @@ pub(super) fn changes<T: Send + 'static>(
 }
 
 impl<T> Watch<T> {
+    /// The next change. Opens the watch as often as needed.
     async fn next(&mut self) -> T {
         loop {
             if self.lines.is_none() {
@@ -110,11 +114,14 @@ impl<T> Watch<T> {
                     Some(Err(_)) | None => self.lines = None,
                 }
             }
+            // A watch that showed a change has reset the pause to zero, and opens again after the
+            // retry period.
             self.pause =
                 (self.pause * 2).clamp(self.object.retry_period.min(LONGEST_PAUSE), LONGEST_PAUSE);
         }
     }
 
+    /// `None` after an error. That is no warning, because attempts at the retry period remain.
     async fn open(&mut self) -> Option<BoxStream<'static, Result<Bytes, ApiError>>> {
         let Watched {
             client,
@@ -123,6 +130,7 @@ impl<T> Watch<T> {
             name,
             ..
         } = &self.object;
+        // The name is in the field selector. So RBAC rules with a resource name allow this watch.
         let target = Target {
             resource,
             namespace: Some(namespace),
@@ -144,11 +152,14 @@ impl<T> Watch<T> {
 #[derive(Debug, PartialEq)]
 pub(super) enum Seen<T> {
     Change(T),
+    /// The query asks for none, but a server may send them.
     Bookmark,
-    /// The watch must be opened again.
+    /// The watch must be opened again. An unreadable line or an ERROR frame: nothing is known about
+    /// the changes after it.
     Failure,
 }
 
+/// A deleted Lease counts as free, because the next attempt creates it.
 fn holder_in(line: &[u8]) -> Seen<String> {
     let Ok(frame) = serde_json::from_slice::<Frame>(line) else {
         return Seen::Failure;

@@ -19,11 +19,13 @@ use crate::informer::{Change, Store};
 pub enum DependentEvent<O> {
     /// A new dependent of the owner appeared in the cache.
     Created(Arc<O>),
-    /// A dependent of the owner was deleted, or is terminating.
+    /// A dependent of the owner was deleted, or is terminating. Both count, because owners replace
+    /// terminating dependents.
     Deleted(Arc<O>),
-    /// A dependent of the owner changed.
+    /// A dependent of the owner changed. The owner counts no expectation down for it.
     Updated(Arc<O>),
-    /// A dependent of the owner has another controller reference now, or none.
+    /// A dependent of the owner has another controller reference now, or none. The former owner may
+    /// need a replacement.
     Lost(Arc<O>),
     /// An orphan matches the selector of the owner.
     Adoptable(Arc<O>),
@@ -43,7 +45,8 @@ impl<O> DependentEvent<O> {
 }
 
 /// The cached owner of type `O` that controls the object with the metadata `dependent`. Kind, name
-/// and UID must match the controller reference.
+/// and UID must match the controller reference. The API group is not compared, as in upstream's
+/// `resolveControllerRef`. `None` also covers an owner that the cache lacks.
 pub fn owner_of<O: Object>(owners: &Store<O>, dependent: &Meta) -> Option<Arc<O>> {
     let reference = dependent.controller()?;
     if *reference.kind != *O::RESOURCE.kind {
@@ -66,6 +69,7 @@ pub fn dependent_events<O: Selects, T: Object>(
 ) {
     match change {
         Change::Added { object, .. } => added(owners, object.meta(), &mut each),
+        // A gap of the watch hid the deletion. Both owners need an event for their expectations.
         Change::Updated { old, new } if old.meta().uid != new.meta().uid => {
             deleted(owners, old.meta(), &mut each);
             added(owners, new.meta(), &mut each);
@@ -107,6 +111,7 @@ fn updated<O: Selects>(
     if new.is_terminating() {
         // Graceful deletion: owners replace a dependent when its deletion begins, not when it ends.
         deleted(owners, new, each);
+        // As in upstream's `updatePod`, which also treats the former state as deleted.
         if relabelled {
             deleted(owners, old, each);
         }
@@ -121,6 +126,7 @@ fn updated<O: Selects>(
     }
 }
 
+/// An orphan concerns no owner at its end.
 fn deleted<O: Selects>(owners: &Store<O>, old: &Meta, each: &mut impl FnMut(DependentEvent<O>)) {
     if let Some(owner) = owner_of(owners, old) {
         each(DependentEvent::Deleted(owner));
@@ -134,6 +140,7 @@ fn adoptable<O: Selects>(
     orphan: &Meta,
     each: &mut impl FnMut(DependentEvent<O>),
 ) {
+    // As upstream's `GetPodReplicaSets`, even for a selector that matches the absence of a label.
     if orphan.labels.is_empty() {
         return;
     }

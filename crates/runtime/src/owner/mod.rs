@@ -37,7 +37,8 @@ fn controller_index<T: Object>(object: &T) -> Vec<IndexKey> {
     }]
 }
 
-/// Whether two states of an object have one controller.
+/// Whether two states of an object have one controller. The namespace of an object never changes,
+/// so the UIDs decide.
 fn has_same_controller<T: Object>(a: &T, b: &T) -> bool {
     let uid = |object: &T| object.meta().controller().map(|owner| owner.uid.clone());
     uid(a) == uid(b)
@@ -63,7 +64,8 @@ impl<T> Clone for ByController<T> {
 }
 
 impl<T: Object> ByController<T> {
-    /// Adds the index to `store` and reads from it.
+    /// Adds the index to `store` and reads from it. A second call for one store returns the same
+    /// index. Upstream: `AddPodControllerIndexer`.
     pub fn of(store: &Store<T>) -> Self {
         Self {
             index: store.add_index_over(CONTROLLER_INDEX, has_same_controller, controller_index),
@@ -84,12 +86,14 @@ impl<T: Object> ByController<T> {
         found
     }
 
-    /// The objects whose controller reference has this UID.
+    /// The objects whose controller reference has this UID. Kind and name of the reference are not
+    /// checked.
     pub fn controlled_by_uid(&self, uid: &Uid) -> Vec<Arc<T>> {
         self.index.get(&uid.to_string())
     }
 
     /// The candidates of [`claim`] for `owner`: its own objects, and the orphans of its namespace.
+    /// Upstream: `FilterPodsByOwner` with orphans.
     pub fn candidates<O: Object>(&self, owner: &Meta) -> Vec<Arc<T>> {
         let mut candidates = self.controlled_by::<O>(owner);
         candidates.extend(self.orphans(&owner.namespace));
@@ -155,9 +159,11 @@ fn decide_where(owner: &Meta, matches: impl Fn() -> bool, candidate: &Meta) -> C
 /// Candidates that belong to the owner.
 #[derive(Debug)]
 pub struct Claimed<T> {
-    /// Cached copies. Those of adopted objects lack the new controller reference.
+    /// Cached copies. Those of adopted objects lack the new controller reference. In the order of
+    /// the candidates.
     pub objects: Vec<Arc<T>>,
-    /// Resource versions that the adoption patches produced.
+    /// Resource versions that the adoption patches produced. The next sync waits until the cache
+    /// shows the highest.
     pub written: Vec<u64>,
 }
 
@@ -187,6 +193,8 @@ impl ClaimError {
 ///
 /// A failure does not end the loop, and the first one is returned at the end. Only a refusal by the
 /// write gate ends it at once, since all further writes would be refused too.
+///
+/// Upstream: `ClaimPods` and its siblings, which return all errors together.
 pub async fn claim<O: Object, T: Object>(
     client: &ApiClient,
     owner: &O,
@@ -231,6 +239,7 @@ async fn claim_all<O: Object, T: Object>(
         written: Vec::new(),
     };
     let mut first_error = None;
+    // The live check is made for the first adoption only. Upstream: `canAdoptOnce`.
     let mut recheck = None;
     for candidate in candidates {
         let decision = decide_where(owner.meta(), || matches(&candidate), candidate.meta());
@@ -359,6 +368,7 @@ async fn adopt<O: Object, T: Object>(
                 source: None,
             }),
         },
+        // Upstream ignores a candidate that is gone, too: its deletion is the next event.
         Err(error) if error.is_object_not_found() => Ok(None),
         Err(error) => Err(ClaimError {
             message: error.to_string(),
@@ -368,6 +378,8 @@ async fn adopt<O: Object, T: Object>(
 }
 
 /// Whether the owner as served now may still adopt: the same object, and not being deleted.
+/// Upstream: `RecheckDeletionTimestamp`, and the check of the UID in each controller's
+/// `canAdoptFunc`.
 fn recheck_live<O: Object>(owner: &Meta, answer: &[u8]) -> Result<(), RecheckError> {
     let live = Identity::decode(answer).map_err(RecheckError::Answer)?;
     let name = || format!("{}/{}", owner.namespace, owner.name);
@@ -390,7 +402,7 @@ fn recheck_live<O: Object>(owner: &Meta, answer: &[u8]) -> Result<(), RecheckErr
 }
 
 /// Releases `candidate`. It also counts as released if it is gone, if another object has its name,
-/// or if its reference was removed already.
+/// or if its reference was removed already. Upstream: `ReleasePod`.
 async fn release<T: Object>(
     client: &ApiClient,
     owner: &Meta,
@@ -426,6 +438,7 @@ pub struct ControllerReference<'a> {
     #[serde(serialize_with = "as_text")]
     uid: &'a Uid,
     controller: bool,
+    /// The garbage collector then deletes the object before an owner in foreground deletion.
     block_owner_deletion: bool,
 }
 
@@ -488,7 +501,7 @@ struct Removal<'a> {
 }
 
 /// The UID of the candidate is a precondition. The server refuses to change a UID, so the patch
-/// fails on another object of the same name.
+/// fails on another object of the same name. Upstream: `ownerRefControllerPatch`.
 fn adoption_patch<'a, O: Object>(
     owner: &'a Meta,
     candidate: &'a Meta,
@@ -504,6 +517,7 @@ fn adoption_patch<'a, O: Object>(
 }
 
 /// Removes the owner reference with the owner's UID. The UID of the candidate is a precondition.
+/// Upstream: `GenerateDeleteOwnerRefStrategicMergeBytes`.
 fn release_patch<'a>(
     owner: &'a Meta,
     candidate: &'a Meta,

@@ -10,7 +10,8 @@ use steersman_values::labels::Selector;
 pub(super) struct Difference {
     /// Resource versions of the pods that the cache lacks, or has in another state.
     missing: Vec<u64>,
-    /// True if the cache shows pods that are gone or belong to another owner.
+    /// True if the cache shows pods that are gone or belong to another owner. Only a later version
+    /// can show their end.
     surplus: bool,
 }
 
@@ -49,6 +50,7 @@ impl Difference {
                         missing.remove(&pod.meta.uid);
                     }
                 }
+                // The live pod is an orphan: it was released after the cached state.
                 Some(_) => {
                     missing.remove(&pod.meta.uid);
                     surplus = true;
@@ -66,7 +68,7 @@ impl Difference {
     }
 
     /// The resource version from which the cache agrees with a live list of version `listed`.
-    /// `None` without a difference.
+    /// `None` without a difference. Upstream has no such comparison.
     pub(super) fn seen_at(&self, listed: u64) -> Option<u64> {
         if self.surplus {
             Some(listed)

@@ -8,13 +8,14 @@ use crate::pod_control::TemplateError;
 /// shows them.
 #[derive(Debug, thiserror::Error)]
 pub enum PodsError {
-    /// The template of the owner makes no pod.
+    /// The template of the owner makes no pod. No request was sent, and a retry fails until the
+    /// owner changes.
     #[error("{0}")]
     Template(#[source] TemplateError),
     /// A pod could not be created.
     #[error("{0}")]
     Create(#[source] ApiError),
-    /// A pod could not be deleted.
+    /// A pod could not be deleted. Upstream: `DeletePod` of `RealPodControl`.
     #[error("unable to delete pods: {0}")]
     Delete(#[source] ApiError),
     /// A pod could not lose its finalizer, which comes before its deletion.

@@ -45,7 +45,8 @@ use crate::keyed::Keyed;
 use crate::owner::{ByController, ClaimError, DependentEvent, claim_with_finalizer};
 use crate::workqueue::WorkQueue;
 
-/// Concurrent deletions per sync. The throttle of the client limits their rate.
+/// Concurrent deletions per sync. The throttle of the client limits their rate. Upstream starts one
+/// goroutine per pod.
 const DELETIONS_AT_ONCE: usize = 200;
 
 /// The pods of all owners of one kind. Cheap to clone.
@@ -53,7 +54,9 @@ const DELETIONS_AT_ONCE: usize = 200;
 pub struct PodControl {
     pods: ByController<Pod>,
     queue: WorkQueue<ObjectKey>,
+    /// The records of the controller, by owner.
     consistency: ConsistencyStore,
+    /// The cache of pods.
     cache: TrackedCache,
     client: ApiClient,
     recorder: EventRecorder,
@@ -69,9 +72,10 @@ pub struct Creations {
     /// Number of pods that count as created, although their namespace is terminating. No further
     /// attempt would succeed.
     pub refused: usize,
-    /// Number of failed attempts.
+    /// Number of failed attempts. A pod whose creation was not attempted counts in none of the
+    /// three.
     pub failed: usize,
-    /// The first failure.
+    /// The first failure. Later ones show in Events only.
     pub failure: Option<ApiError>,
 }
 
@@ -80,7 +84,7 @@ pub struct Creations {
 pub enum Deleted {
     /// This request deleted the pod.
     Now,
-    /// The pod was gone already.
+    /// The pod was gone already. Its deletion was the aim, so this is a success.
     Before,
 }
 
@@ -99,7 +103,7 @@ pub struct Owner<'a, O> {
     pub key: &'a ObjectKey,
     /// The cached object.
     pub object: &'a O,
-    /// The parsed selector.
+    /// The parsed selector. Callers parse it once per sync.
     pub selector: &'a Selector,
 }
 
@@ -112,7 +116,8 @@ impl<O> Clone for Owner<'_, O> {
 impl<O> Copy for Owner<'_, O> {}
 
 impl<O: Object> Owner<'_, O> {
-    /// The terminating pods among `candidates` that belong to the owner.
+    /// The terminating pods among `candidates` that belong to the owner. Candidates that the owner
+    /// would only adopt are left out: terminating orphans are never adopted.
     pub fn terminating(&self, mut candidates: Vec<Arc<Pod>>) -> Vec<Arc<Pod>> {
         let uid = &self.object.meta().uid;
         let belongs = |pod: &Arc<Pod>| {
@@ -134,6 +139,7 @@ impl PodControl {
         client: ApiClient,
         recorder: EventRecorder,
     ) -> Self {
+        // The series exists from the start, so that an alert sees its first increase.
         client.counts_violations_of(&[FOREIGN_POD]);
         Self {
             pods: ByController::of(&pods.store()),
@@ -153,7 +159,8 @@ impl PodControl {
         self
     }
 
-    /// Counts a change of a pod down from the expectations of its owner.
+    /// Counts a change of a pod down from the expectations of its owner. Handlers call it before
+    /// they enqueue the owner, so that the sync sees the lower number.
     pub fn observe<O: Object>(&self, change: &Change<'_, Pod>, event: &DependentEvent<O>) {
         match event {
             DependentEvent::Created(owner) => self.consistency.creation_observed(&owner.key()),
@@ -192,11 +199,13 @@ impl PodControl {
     }
 
     /// The cached pods that `owner` controls, and the orphans of its namespace, of one instant.
+    /// Selectors do not filter them: a pod that no longer matches has to be released.
     pub fn candidates<O: Object>(&self, owner: Owner<'_, O>) -> Vec<Arc<Pod>> {
         self.pods.candidates::<O>(owner.object.meta())
     }
 
     /// Adopts and releases pods among `candidates`, and returns those that belong to `owner`.
+    /// Upstream: `ClaimPods`.
     pub async fn claim<O: Object>(
         &self,
         owner: Owner<'_, O>,
@@ -238,6 +247,8 @@ impl PodControl {
         let meta = object.meta();
         let Live { objects, version } =
             live::matching::<Pod>(&self.client, &meta.namespace, selector).await?;
+        // Before the comparison: the live list has settled the doubt, and a difference waits for a
+        // version.
         self.consistency.confirmed(key);
         let difference = Difference::between(meta, selector, objects, cached, state);
         let Some(version) = difference.seen_at(version) else {
@@ -247,7 +258,8 @@ impl PodControl {
         Ok(false)
     }
 
-    /// Creates `count` pods from `body` by slow start. Returns the first failure.
+    /// Creates `count` pods from `body` by slow start. Returns the first failure. Upstream:
+    /// `slowStartBatch` around `CreatePods`.
     pub async fn create<O: Object>(
         &self,
         owner: Owner<'_, O>,
@@ -333,7 +345,8 @@ impl PodControl {
     }
 
     /// Creates a pod, and sends the Event about it. A failure counts down no expectation: the
-    /// caller does that for all failed and skipped pods together.
+    /// caller does that for all failed and skipped pods together. Upstream: `createPods` of
+    /// `RealPodControl`.
     async fn create_one(
         &self,
         key: &ObjectKey,
@@ -350,6 +363,7 @@ impl PodControl {
                 Ok(Created::Now)
             }
             // Every retry would fail too, and the deletion of the namespace also deletes the owner.
+            // Upstream sends no Event either.
             Err(error) if error.has_cause("NamespaceTerminating") => Ok(Created::Refused),
             // The write gate refused the request, so it is no failure that users should see.
             Err(error) if error.is_fenced() => Err(error),
@@ -362,7 +376,8 @@ impl PodControl {
         }
     }
 
-    /// The name of the created pod in `answer`. Records its resource version.
+    /// The name of the created pod in `answer`. Records its resource version. Without a readable
+    /// answer the pod has an unknown version, so the owner is in doubt.
     fn created_name(&self, key: &ObjectKey, answer: &[u8]) -> String {
         match Identity::decode(answer) {
             Ok(created) => {
@@ -377,7 +392,8 @@ impl PodControl {
         }
     }
 
-    /// Deletes `pods`. Attempts all deletions, and returns the first failure.
+    /// Deletes `pods`. Attempts all deletions, and returns the first failure. Upstream: the
+    /// deletions of `manageReplicas`.
     pub async fn delete<O: Object>(
         &self,
         owner: Owner<'_, O>,
@@ -421,6 +437,7 @@ impl PodControl {
         let mut deleted = Vec::new();
         let mut failure = None;
         while let Some((pod, outcome)) = outcomes.next().await {
+            // No event follows such a deletion, so the expectation would stay until it expires.
             if !matches!(outcome, Ok(Deleted::Now)) {
                 self.consistency.deletion_observed(key, &pod.key());
             }
@@ -434,6 +451,7 @@ impl PodControl {
 
     /// Deletes a pod of the owner `key`, and sends the Event about it to `about`. Leaves the
     /// expectations to the caller. Refuses to delete a pod of another owner ([`not_foreign`]).
+    /// Upstream: `DeletePod` of `RealPodControl`, which sends no UID.
     pub async fn delete_one(
         &self,
         key: &ObjectKey,
@@ -457,6 +475,8 @@ impl PodControl {
                 self.event(about, EventType::Normal, "SuccessfulDelete", message);
                 Ok(Deleted::Now)
             }
+            // A 404, or another pod of the name. Upstream returns its 404 to the caller, which
+            // ignores it.
             Err(error) if live::is_gone::<Pod>(&self.client, &pod.meta, &error).await => {
                 tracing::trace!(pod = %pod.key(), "Pod has already been deleted.");
                 Ok(Deleted::Before)
@@ -496,7 +516,8 @@ impl PodControl {
     }
 
     /// Records the resource version in the answer to a deletion or patch. The answer to a deletion
-    /// is a Status without a version if the pod is gone already.
+    /// is a Status without a version if the pod is gone already. A terminating pod has a new
+    /// version too, and the cache has to show it.
     fn changed(&self, key: &ObjectKey, answer: &[u8]) {
         match Identity::decode(answer) {
             Ok(Identity {

@@ -11,13 +11,14 @@ use steersman_values::labels::Labels;
 
 use crate::owner::ControllerReference;
 
-/// The longest `generateName` that the API server accepts.
+/// The longest `generateName` that the API server accepts. Upstream: `ValidatePodName`, whose limit
+/// is that of DNS subdomains.
 const LONGEST_PREFIX: usize = 253;
 
 /// A pod template is unusable.
 #[derive(Debug, thiserror::Error)]
 pub enum TemplateError {
-    /// The template has no labels, so its pods would match no selector.
+    /// The template has no labels, so its pods would match no selector. Upstream: `createPods`.
     #[error("unable to create pods, no labels")]
     NoLabels,
     /// The document has no usable template.
@@ -43,10 +44,12 @@ struct ServedSpec<'a> {
 struct Template<'a> {
     #[serde(borrow, default)]
     metadata: TemplateMeta<'a>,
+    /// Without it, the API server refuses the pod.
     #[serde(borrow)]
     spec: Option<&'a RawValue>,
 }
 
+/// The metadata of a template that pods take over.
 #[derive(Deserialize, Serialize, Default)]
 struct TemplateMeta<'a> {
     #[serde(borrow, skip_serializing_if = "Option::is_none")]
@@ -71,6 +74,7 @@ struct Body<'a> {
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct BodyMeta<'a> {
+    /// The API server appends five random characters.
     generate_name: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     labels: Option<&'a RawValue>,
@@ -84,6 +88,8 @@ struct BodyMeta<'a> {
 /// The body of a new pod for the owner of type `O` with the metadata `owner`, from `spec.template`
 /// of its `document`. `labels` are the decoded labels of the template. Other metadata of the
 /// template is ignored.
+///
+/// Callers may change the result: an indexed Job adds the index of the pod.
 pub fn from_template<O: Object>(
     owner: &Meta,
     labels: &Labels,
@@ -118,6 +124,7 @@ pub fn from_template<O: Object>(
 }
 
 /// The `generateName` for pods of `owner`. The dash is left out if it makes the prefix too long.
+/// Upstream: `getPodsPrefix`.
 fn name_prefix(owner: &str) -> String {
     if owner.len() < LONGEST_PREFIX {
         format!("{owner}-")

@@ -11,9 +11,11 @@ use std::time::Duration;
 use steersman_client::rate::TokenBucket;
 use steersman_values::capacity::RemoveAndRelease;
 
-/// The default back-off of a key after its first failure.
+/// The default back-off of a key after its first failure. Upstream: the first argument of
+/// `NewTypedItemExponentialFailureRateLimiter`.
 const FIRST: Duration = Duration::from_millis(5);
-/// Rate-limited adds of all keys: per second, and the burst.
+/// Rate-limited adds of all keys: per second, and the burst. It spreads the retries after an outage
+/// of the API server.
 const RATE: f64 = 10.0;
 const BURST: u32 = 100;
 
@@ -23,7 +25,8 @@ pub(super) struct Backoff<K> {
     max: Duration,
     /// Failures of each key since it was last forgotten.
     failures: HashMap<K, u32>,
-    /// The rate limit of all keys together; `None` means no limit.
+    /// The rate limit of all keys together; `None` means no limit. Upstream:
+    /// `TypedBucketRateLimiter`.
     overall: Option<TokenBucket>,
 }
 
@@ -69,7 +72,7 @@ impl<K: Clone + Eq + Hash> Backoff<K> {
     }
 }
 
-/// `first` x 2^failures, at most `max`.
+/// `first` x 2^failures, at most `max`. A shift of more than 31 bits has the largest factor.
 fn after(failures: u32, first: Duration, max: Duration) -> Duration {
     let factor = 1u32.checked_shl(failures).unwrap_or(u32::MAX);
     first.saturating_mul(factor).min(max)

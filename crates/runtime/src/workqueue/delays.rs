@@ -18,7 +18,9 @@ type Slot = (Instant, u64);
 
 /// The delayed keys of a queue, in two maps with the same entries.
 pub(super) struct Delays<K> {
+    /// Finds the deadline of a key. Upstream: `waitingEntryByData`.
     slots: HashMap<K, Slot>,
+    /// Finds the next key. Upstream: `waitForPriorityQueue`, a heap.
     by_time: BTreeMap<Slot, K>,
     /// The number of insertions so far.
     inserted: u64,
@@ -36,7 +38,7 @@ impl<K> Default for Delays<K> {
 
 impl<K: Clone + Eq + Hash> Delays<K> {
     /// Delays `key` by `delay`. An earlier deadline of the key stays. True if `key` now has the
-    /// earliest deadline of all keys.
+    /// earliest deadline of all keys. Upstream: `insert` in `delaying_queue.go`.
     pub(super) fn insert(&mut self, key: K, now: Instant, delay: Duration) -> bool {
         let due = now + delay.min(FOREVER);
         if let Some(slot) = self.slots.get(&key) {

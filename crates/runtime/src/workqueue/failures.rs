@@ -9,9 +9,10 @@ use tokio::time::Instant;
 
 use steersman_why::Failure;
 
-/// Keys with a failure that a queue keeps. At more, the one that failed longest ago is dropped.
+/// Keys with a failure that a queue keeps. At more, the one that failed longest ago is dropped. The
+/// search for it is linear, which only a queue with that many failures pays.
 const KEYS: usize = 1000;
-/// Bytes of an error that are kept.
+/// Bytes of an error that are kept. An answer of the API server can be much longer.
 const TEXT: usize = 2000;
 
 /// A failed sync.
@@ -29,7 +30,9 @@ pub(crate) struct Failed {
 
 struct Record {
     failed: Failed,
+    /// Failures in a row.
     count: u32,
+    /// The first of them.
     first: Instant,
     last: Instant,
 }
@@ -44,7 +47,7 @@ impl<K> Default for Failures<K> {
 }
 
 impl<K: Clone + Eq + Hash> Failures<K> {
-    /// Records a failure of `key`.
+    /// Records a failure of `key`. The text is cut at the end of a character.
     pub(super) fn record(&mut self, key: &K, mut failed: Failed, now: Instant) {
         if failed.error.len() > TEXT {
             let is_end = |end: &usize| failed.error.is_char_boundary(*end);
@@ -72,7 +75,7 @@ impl<K: Clone + Eq + Hash> Failures<K> {
         self.0.insert(key.clone(), record);
     }
 
-    /// Drops the failure of `key`, after a success.
+    /// Drops the failure of `key`, after a success. An empty map gives its memory back.
     pub(super) fn forget(&mut self, key: &K) {
         if self.0.is_empty() {
             return;

@@ -31,6 +31,7 @@ impl<K: Clone + Eq + Hash + Display + Send + Sync> Inspect for Shared<K> {
     fn key(&self, controller: &'static str, key: &str) -> Option<KeyState> {
         let now = Instant::now();
         let state = self.lock();
+        // Keys of all types are compared by their text, since the caller knows only that.
         let is_meant = |known: &&K| has_text(*known, key);
         // A key is in one of these maps as long as there is anything to tell.
         let known = state.marks.keys().find(is_meant);
@@ -48,6 +49,7 @@ impl<K: Clone + Eq + Hash + Display + Send + Sync> Inspect for Shared<K> {
         Some(KeyState {
             controller,
             queued: since(marks.and_then(|marks| marks.added)),
+            // Only queued keys have a place; others have 0.
             ahead: state
                 .queue
                 .iter()
@@ -63,6 +65,7 @@ impl<K: Clone + Eq + Hash + Display + Send + Sync> Inspect for Shared<K> {
         })
     }
 
+    // Only failures are read, so a long queue costs nothing here.
     fn stuck(&self, controller: &'static str) -> Vec<StuckKey> {
         let state = self.lock();
         let failing = state.failures.all(Instant::now());
@@ -81,7 +84,8 @@ impl QueueMetrics {
         self.inspected().waits.push((controller, waits));
     }
 
-    /// The state of `key` in the queues of `controller`. `key` is the text of the key in logs.
+    /// The state of `key` in the queues of `controller`. `key` is the text of the key in logs. A
+    /// controller with several queues can have several states of a key.
     pub fn keys(&self, controller: &str, key: &str) -> Vec<KeyState> {
         let inspected = self.inspected();
         let queues = inspected
@@ -95,6 +99,7 @@ impl QueueMetrics {
             let Some(waits) = waits.upgrade().filter(|_| *name == controller) else {
                 continue;
             };
+            // The waits belong to the key, not to one queue, so they join the last state.
             let mut state = found.pop().unwrap_or(KeyState {
                 controller: name,
                 ..KeyState::default()
@@ -126,6 +131,7 @@ impl QueueMetrics {
 /// scrape, so that it costs nothing else.
 struct StuckObjects {
     metrics: QueueMetrics,
+    /// Its labels are filled at each scrape.
     gauge: IntGaugeVec,
 }
 
@@ -155,6 +161,8 @@ impl Collector for StuckObjects {
         let mut counts: BTreeMap<(&str, &str), i64> = BTreeMap::new();
         for stuck in self.metrics.stuck() {
             let failure = stuck.failure;
+            // A dropped key does not come back by itself, so it counts at once. Races end by
+            // themselves.
             if failure.first < LONG && !failure.is_dropped || keys::is_race(failure.category) {
                 continue;
             }
@@ -178,6 +186,7 @@ fn has_text(value: &impl Display, text: &str) -> bool {
     write!(rest, "{value}").is_ok() && rest.0.is_empty()
 }
 
+/// The part of the text that is still to be written. An error means a difference.
 struct Rest<'a>(&'a str);
 
 impl Write for Rest<'_> {

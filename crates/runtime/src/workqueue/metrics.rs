@@ -22,21 +22,32 @@ use steersman_values::sync::{Mutex, MutexGuard};
 use super::inspected::Inspected;
 use crate::metrics::Registry;
 
+/// Upstream's label is the name of the queue.
 const LABELS: &[&str] = &["name"];
 
 /// Metric handles of all queues (`workqueue_*`), one label value per queue.
 #[derive(Clone)]
 pub struct QueueMetrics {
+    /// Upstream: `DepthKey`. Keys that are added during their processing count too.
     depth: IntGaugeVec,
+    /// Upstream: `AddsKey`. An add of a dirty key does not count.
     adds: IntCounterVec,
+    /// Upstream: `RetriesKey`, one for each `AddAfter`.
     retries: IntCounterVec,
     panics: IntCounterVec,
+    /// Seconds from the add to the worker. Upstream: `QueueLatencyKey`.
     queue_duration: HistogramVec,
+    /// Seconds with a worker. Upstream: `WorkDurationKey`.
     work_duration: HistogramVec,
+    /// The families of syncs are Steersman's own, by controller and result.
     syncs: HistogramVec,
+    /// Syncs that waited for a cache, by queue and resource.
     skips: IntCounterVec,
+    /// The gauges that only a scrape computes, and the queues for health checks.
     work: InProcessCollector,
+    /// For explanations.
     inspected: Arc<Mutex<Inspected>>,
+    /// Off by default, because the text of each key costs an allocation.
     names_syncs: Arc<AtomicBool>,
 }
 
@@ -131,6 +142,7 @@ impl QueueMetrics {
         Ok(metrics)
     }
 
+    /// The series of one queue. Queues of one name share them, as in upstream.
     pub(super) fn handles(&self, name: &str) -> Handles {
         let values = &[name];
         Handles {
@@ -168,11 +180,13 @@ impl QueueMetrics {
             .observe(took.as_secs_f64());
     }
 
+    /// Counts a sync of `queue` that waited for the cache of `resource`.
     pub(super) fn stale_cache(&self, queue: &str, resource: &str) {
         self.skips.with_label_values(&[queue, resource]).inc();
     }
 
-    /// Assigns `queue` to `controller`.
+    /// Assigns `queue` to `controller`. Queues of ended terms are dropped here, so that the list
+    /// does not grow.
     pub(crate) fn assign(&self, controller: &'static str, queue: Weak<dyn Ages>) {
         let mut work = self.work.controllers.lock();
         work.retain(|(_, queue)| queue.strong_count() > 0);
@@ -198,7 +212,8 @@ impl QueueMetrics {
         queues.flat_map(|queue| queue.findings(now)).collect()
     }
 
-    /// The controller that has had work without progress for the longest time, and that time.
+    /// The controller that has had work without progress for the longest time, and that time. Zero
+    /// without work. `None` without a queue.
     pub fn stalled(&self) -> Option<(&'static str, Duration)> {
         let work = self.work.controllers.lock();
         let now = Instant::now();
@@ -230,7 +245,7 @@ impl QueueMetrics {
     }
 }
 
-/// Upstream's buckets, in seconds: 10 ns to 10 s.
+/// Upstream's buckets, in seconds: 10 ns to 10 s. Upstream: `ExponentialBuckets(10e-9, 10, 10)`.
 fn bounds() -> Result<Vec<f64>, prometheus::Error> {
     exponential_buckets(1e-8, 10.0, 10)
 }
@@ -249,6 +264,7 @@ impl ImmediateQueue {
 
 /// A queue that reports the ages of its keys. It hides the type of the keys.
 pub(crate) trait Ages: Send + Sync {
+    /// The ages of the keys that workers have.
     fn in_process(&self, now: Instant) -> InProcess;
 
     /// The problems of this queue, one sentence each.
@@ -264,6 +280,7 @@ pub(crate) trait Ages: Send + Sync {
 /// Ages of the keys in process.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct InProcess {
+    /// Upstream: `unfinishedWorkSeconds` and `longestRunningProcessor`.
     sum: Duration,
     pub(super) longest: Duration,
 }
@@ -298,7 +315,9 @@ type Assigned = (&'static str, Weak<dyn Ages>);
 struct InProcessCollector {
     unfinished: GaugeVec,
     longest: GaugeVec,
+    /// All queues, for the gauges.
     queues: Arc<Mutex<Vec<Named>>>,
+    /// Queues with workers, for health checks.
     controllers: Arc<Mutex<Vec<Assigned>>>,
 }
 

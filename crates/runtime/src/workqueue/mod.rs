@@ -42,7 +42,8 @@ pub use metrics::{ImmediateQueue, QueueMetrics};
 use steersman_values::capacity::{ReleaseSpare, RemoveAndRelease};
 use steersman_values::sync::{AbortHandle, Handle, Mutex, MutexGuard, sleep_until};
 
-/// The longest back-off of one key with upstream's default limiter.
+/// The longest back-off of one key with upstream's default limiter. Upstream: the second argument
+/// in `DefaultTypedControllerRateLimiter`.
 const MAX_BACKOFF: Duration = Duration::from_secs(1000);
 
 /// The health check reports a queue without progress after this time. By then every request of a
@@ -69,8 +70,9 @@ struct Shared<K> {
 }
 
 struct State<K> {
+    /// Keys in the order of their addition. Upstream: `queue`.
     queue: VecDeque<K>,
-    /// All keys that are dirty or in process.
+    /// All keys that are dirty or in process. Upstream: the sets `dirty` and `processing`.
     marks: HashMap<K, Marks>,
     delays: Delays<K>,
     backoff: Backoff<K>,
@@ -78,10 +80,11 @@ struct State<K> {
     failures: Failures<K>,
     /// The task that adds due keys. It runs only while keys are delayed.
     timer: Option<AbortHandle>,
-    /// When a worker last took or finished a key.
+    /// When a worker last took or finished a key. A queue with work and an old time is stuck.
     moved: Instant,
     /// When a sync last panicked.
     panicked: Option<Instant>,
+    /// It is never reset.
     shutting_down: bool,
 }
 
@@ -160,18 +163,21 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
         Self { shared }
     }
 
-    /// Adds a key. Has no effect if the key is queued already, or after shutdown.
+    /// Adds a key. Has no effect if the key is queued already, or after shutdown. Upstream: `Add`
+    /// in `queue.go`.
     pub fn add(&self, key: K) {
         self.shared
             .add(&mut self.shared.lock(), key, Instant::now());
     }
 
-    /// Adds a key after `delay`. If one key has several delays, the earliest deadline counts.
+    /// Adds a key after `delay`. If one key has several delays, the earliest deadline counts. A key
+    /// that is queued or in process can be delayed as well. Upstream: `AddAfter`.
     pub fn add_after(&self, key: K, delay: Duration) {
         let mut state = self.shared.lock();
         if state.shutting_down {
             return;
         }
+        // Also for delays that are no retries, as in upstream.
         self.shared.metrics.retries.inc();
         let now = Instant::now();
         if delay.is_zero() {
@@ -210,10 +216,12 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
 
     /// Waits for the next key. `None` after shutdown, when the queue is empty.
     ///
-    /// The key is in process until the item is dropped. This method is cancel safe.
+    /// The key is in process until the item is dropped. This method is cancel safe. Upstream:
+    /// `Get`.
     pub async fn get(&self) -> Option<Item<K>> {
         match self.shared.queued.acquire().await {
             Ok(permit) => permit.forget(),
+            // Keys that are left in the queue are still given out.
             Err(_shut_down) => {}
         }
         let mut state = self.shared.lock();
@@ -239,7 +247,7 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
     }
 
     /// Shuts the queue down: it refuses further adds and drops delayed keys. Workers still get the
-    /// queued keys.
+    /// queued keys. Upstream: `ShutDown`.
     pub fn shut_down(&self) {
         let mut state = self.shared.lock();
         state.shutting_down = true;
@@ -330,6 +338,7 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Shared<K> {
             return;
         }
         let marks = state.marks.entry(key.clone()).or_default();
+        // Queued already, or in process and added again: one more sync covers both.
         if marks.added.is_some() {
             return;
         }
@@ -358,7 +367,8 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Shared<K> {
         }
     }
 
-    /// Adds all due keys. Returns the next deadline; `None` ends the timer.
+    /// Adds all due keys. Returns the next deadline; `None` ends the timer. Upstream:
+    /// `waitingLoop`.
     fn add_due(&self) -> Option<Instant> {
         let mut state = self.lock();
         let now = Instant::now();
@@ -367,6 +377,7 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Shared<K> {
         }
         let next = state.delays.next();
         if next.is_none() {
+            // Under the lock: an `add_after` after this starts a new timer.
             state.timer = None;
         }
         next
@@ -374,6 +385,7 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Shared<K> {
 }
 
 impl<K: Clone + Eq + Hash + Send + Sync + 'static> Done<K> for Shared<K> {
+    /// Upstream: `Done`.
     fn done(&self, key: &K) {
         let mut state = self.lock();
         let now = Instant::now();
@@ -387,6 +399,7 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Done<K> for Shared<K> {
             state.marks.remove_and_release(key);
         }
         if is_dirty {
+            // It goes to the end, so a busy key does not hold up others.
             self.enqueue(&mut state, key.clone());
         }
         drop(state);
@@ -421,6 +434,7 @@ impl<K: Eq + Hash + Send + Sync> Ages for Shared<K> {
             .queue
             .front()
             .and_then(|key| state.marks.get(key)?.added);
+        // A queue that moves is not stuck, even with an old key.
         let still = oldest.map(|added| now.saturating_duration_since(added.max(state.moved)));
         if let Some(still) = still.filter(|still| *still > STUCK && !state.shutting_down) {
             findings.push(format!(

@@ -56,7 +56,7 @@ pub(super) fn subsets(
 }
 
 /// The ports of `service` that `pod` has. A headless Service may have no ports; its only answer is
-/// `None`. Other Services without ports have no addresses at all.
+/// `None`. Other Services without ports stay empty.
 fn ports(service: &Service, pod: &Pod) -> impl Iterator<Item = Option<EndpointPort>> {
     let is_headless = &*service.spec.cluster_ip == "None";
     let no_port = (service.spec.ports.is_empty() && is_headless).then_some(None);

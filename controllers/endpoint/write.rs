@@ -130,7 +130,7 @@ pub(super) fn body(
     let mut annotations: BTreeMap<String, String> = stored
         .map(|stored| stored.document.annotations())
         .unwrap_or_default();
-    // Without a new time the annotation goes, so that no latency is measured twice.
+    // Without a new time the annotation goes, so that each latency is measured once.
     set(
         &mut annotations,
         TRIGGER_TIME,

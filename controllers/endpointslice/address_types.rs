@@ -13,7 +13,7 @@ pub(super) fn address_types(service: &Service) -> Vec<AddressType> {
     use AddressType::{IPv4, IPv6};
     let families = &service.spec.ip_families;
     let has = |family: &AddressType| families.iter().any(|name| *name == family.as_str());
-    // Unknown names are ignored, as in upstream. If no known one is left, the Service counts as one
+    // Unknown names are ignored, as in upstream. If all are unknown, the Service counts as one
     // without families.
     let named: Vec<AddressType> = [IPv4, IPv6].into_iter().filter(has).collect();
     if !named.is_empty() {

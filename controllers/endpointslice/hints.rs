@@ -47,7 +47,7 @@ impl Distribution {
         }
     }
 
-    /// The hints of a ready endpoint. An endpoint without zone has no hint for zones. Upstream:
+    /// The hints of a ready endpoint. Hints for zones need a zone of the endpoint. Upstream:
     /// `update` of `preferCloseHeuristic`.
     fn hints(self, endpoint: &Endpoint) -> EndpointHints {
         let node = endpoint

@@ -496,7 +496,8 @@ impl Bodies<'_> {
     }
 
     /// `body` with the annotation of the trigger time, or without it. Without a new time the
-    /// annotation goes, so that no latency is measured twice. Upstream: `addTriggerTimeAnnotation`.
+    /// annotation goes, so that each latency is measured once. Upstream:
+    /// `addTriggerTimeAnnotation`.
     fn stamped<'b>(&self, body: SliceBody<'b>) -> SliceBody<'b> {
         body.with_annotation(TRIGGER_TIME, self.trigger_time.map(|time| time.to_string()))
     }

@@ -23,8 +23,7 @@ pub(super) struct MirroringMetrics {
     endpoints_desired: IntGaugeVec,
     slices: IntGaugeVec,
     desired_slices: IntGaugeVec,
-    /// By operation. Deletions of slices that are no longer mirrored are not counted, as in
-    /// upstream.
+    /// By operation. As in upstream, the end of mirroring counts no deletions.
     changes: IntCounterVec,
 }
 

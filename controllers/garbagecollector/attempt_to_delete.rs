@@ -40,10 +40,10 @@ pub(super) type AboutDependents = (bool, bool);
 
 /// Decides on an object with these owners, dependents and finalizers.
 ///
-/// The order of the checks matters: one solid owner saves the object, whatever the other owners
-/// are. Only then a waiting owner demands foreground deletion. At last, finalizers of the object
-/// decide, because a client may have asked for its deletion before. An object without owners must
-/// not come here.
+/// The order of the checks matters: one solid owner saves the object, and the other owners have no
+/// say then. Only then a waiting owner demands foreground deletion. At last, finalizers of the
+/// object decide, because a client may have asked for its deletion before. Every object here has an
+/// owner.
 pub(super) fn decide(
     owners: &[(Uid, Standing)],
     dependents: AboutDependents,

@@ -73,7 +73,7 @@ impl Coordinates {
             });
         let mut others: Vec<Self> = others.filter(|other| other != self).collect();
         // Upstream: `referenceLessThan`. Kind and version come first, so all claims of one type
-        // follow each other, in whatever namespace.
+        // follow each other across namespaces.
         others.sort();
         others
             .iter()

@@ -126,7 +126,7 @@ fn of_common_types(world: &World, doc: &Doc) -> Option<Vec<Dependent>> {
             object: Some((of.clone(), object.clone())),
         }));
     }
-    // An incomplete search without a result proves nothing.
+    // An incomplete search is a proof only with a result.
     (is_complete || !found.is_empty()).then_some(found)
 }
 
@@ -180,7 +180,7 @@ pub(crate) fn owners(world: &World, doc: &Doc, answer: &mut Explanation) {
             return;
         }
     }
-    // An owner of an unknown type counts neither as gone nor as living, and stops the collection.
+    // An owner of an unknown type stops the collection: its state is open.
     if gone.len() == owners.len() {
         let causes = keys::of_key(world, NAME, doc.uid(), doc.namespace());
         answer.reasons.extend(causes);

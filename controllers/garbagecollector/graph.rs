@@ -231,7 +231,7 @@ impl Graph {
             }
         };
         let node = self.node_mut(slot);
-        // A deletion cannot be taken back, so the flag never returns to false.
+        // A deletion is final, so the flag never returns to false.
         node.being_deleted |= meta.is_terminating();
         (node.version, node.finalizers) = (meta.resource_version, meta.finalizers);
         self.start_deletion(slot, old, meta, &mut effects);

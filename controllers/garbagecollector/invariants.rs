@@ -14,7 +14,7 @@ pub(super) fn has_no_living_owner(
     references: &[OwnerReference],
     owners: &[(Uid, Standing)],
 ) -> Result<(), Violation> {
-    // An owner without a standing was not looked up, so it may live.
+    // An owner without a standing may live: the sync skipped its lookup.
     let is_gone = |reference: &OwnerReference| {
         let mut standings = owners.iter().filter(|(uid, _)| *uid == reference.uid);
         let is_there = standings.clone().next().is_some();

@@ -21,7 +21,7 @@ pub(super) struct Kinds {
 
 impl Kinds {
     /// Applies a new discovery. Group versions that failed in it keep their earlier entries. A type
-    /// of a failed group may still exist, and without its entry its owners could not be read.
+    /// of a failed group may still exist, and reads of its owners need the entry.
     pub(super) fn update(&self, discovery: &Discovery) {
         let mut served = self.served.write();
         served.retain(|(api_version, _), _| {

@@ -211,8 +211,8 @@ impl Controller for GarbageCollector {
     }
 }
 
-/// Replaces the collector under `--enable-garbage-collector=false`. It is not in the list of
-/// running controllers, and has no health check.
+/// Replaces the collector under `--enable-garbage-collector=false`. The list of running controllers
+/// and the health checks lack it.
 struct Disabled;
 
 impl Controller for Disabled {

@@ -92,8 +92,8 @@ impl Watched {
         self.complete.lock()
     }
 
-    /// Whether a synced informer has not reached the start of the leadership term. A type that
-    /// never synced does not count; see the module.
+    /// Whether a synced informer has not reached the start of the leadership term. Only types that
+    /// have synced once count; see the module.
     fn is_behind(&self, informer: &MetadataInformer) -> bool {
         informer.is_synced() && informer.observed_version() < self.term_start_rv
     }

@@ -108,7 +108,7 @@ impl Removal<'_> {
                 };
                 (remains, verdict.map_err(unexpected))
             }
-            // Objects that cannot be listed cannot be waited for.
+            // A wait needs a list of the objects.
             Ok(None) => (nothing(estimate), Ok(())),
             Err(error) => (nothing(estimate), Err(error)),
         }
@@ -154,7 +154,7 @@ impl Removal<'_> {
         self.delete_each(served).await
     }
 
-    /// Deletes the listed objects one by one. A type without lists has nothing to delete by.
+    /// Deletes the listed objects one by one. This needs the verb `list`; other types are left out.
     async fn delete_each(&self, served: &ServedResource) -> Result<(), RemovalError> {
         if !served.allows("list") {
             return Ok(());

@@ -242,7 +242,7 @@ impl Terminator {
                     namespace: name.clone(),
                     source,
                 });
-                // No later write would pass the gate, and neither would the conditions.
+                // The gate would refuse all later writes, also that of the conditions.
                 if is_over {
                     return outcome(errors, estimate);
                 }

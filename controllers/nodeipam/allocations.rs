@@ -183,7 +183,7 @@ impl Allocations {
     }
 
     /// The blocks in the `podCIDRs` of `node`, up to the first entry that does not fit. The
-    /// position of an entry selects its cluster CIDR, whatever its family is. Upstream:
+    /// position of an entry selects its cluster CIDR, and its family does not. Upstream:
     /// `occupyCIDRs`.
     fn holds_of(&self, node: &Node) -> (Vec<Hold>, Result<(), OccupyError>) {
         let name = || node.meta.name.to_string();

@@ -52,7 +52,7 @@ impl ObjectSyncer for NodeIpam {
     type Error = SyncError;
 
     /// A terminating node gets no block, and a node with blocks is only checked. The `podCIDRs` of
-    /// a node never change, so there is nothing else to bring in line.
+    /// a node never change, so this is all.
     async fn sync(&self, key: &ObjectKey, node: Arc<Node>) -> Result<Requeue, SyncError> {
         if node.meta.is_terminating() {
             self.pool.with(|allocations| allocations.stop_waiting(key));

@@ -23,8 +23,8 @@ pub(super) struct Config {
     pub(super) secondary_eviction_rate: f32,
     /// The number of nodes up to which a zone in partial disruption taints no node.
     pub(super) large_zone: i64,
-    /// The share of nodes that are not ready from which a zone is in partial disruption. At least
-    /// three nodes must be not ready, whatever their share is.
+    /// The share of nodes that are not ready from which a zone is in partial disruption. Three such
+    /// nodes are the least, also with a higher share.
     pub(super) unhealthy_threshold: f32,
 }
 

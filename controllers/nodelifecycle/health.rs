@@ -22,7 +22,7 @@ pub(super) enum Ready {
     True,
     False,
     Unknown,
-    /// Any other string. It counts as not ready, and brings no taint.
+    /// Any other string. It counts as not ready. Only `False` and `Unknown` bring taints.
     Other,
 }
 
@@ -64,8 +64,7 @@ impl Moment {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct SeenReady {
     pub(super) status: Ready,
-    /// Only a difference counts, and neither its direction nor its size: clocks of nodes may be
-    /// wrong.
+    /// Only a difference counts, in any direction and size: clocks of nodes may be wrong.
     pub(super) heartbeat: Option<Timestamp>,
 }
 

@@ -13,7 +13,7 @@ use super::zones::{Count, ZoneKey};
 pub(super) struct NodeMetrics {
     zone_size: GaugeVec,
     zone_health: GaugeVec,
-    /// All counted nodes that are not ready, whatever their condition is.
+    /// All counted nodes that are not ready, with any reason.
     unhealthy: GaugeVec,
     /// Nodes that got a NoExecute taint under the rate limit.
     pub(super) evictions: IntCounterVec,

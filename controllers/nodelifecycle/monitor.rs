@@ -336,7 +336,7 @@ impl Monitor {
     }
 
     /// Adds the node to the waiting nodes of its zone or removes it, and returns the change of
-    /// taints that needs no token. A node without the condition is neither ready nor lost, so only
+    /// taints that needs no token. The state of a node without the condition is open, so only
     /// taints of its registration go.
     fn taint_step(&mut self, seen: &Seen, zone: ZoneKey, now: Instant) -> TaintStep {
         let Seen { node, ready, .. } = seen;

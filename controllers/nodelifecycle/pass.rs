@@ -309,7 +309,7 @@ impl Shared {
     }
 }
 
-/// A node without the condition is not known to be lost.
+/// The state of a node without the condition is open.
 fn reports_not_ready(node: &Node) -> bool {
     Ready::of(node).is_some_and(|ready| ready != Ready::True)
 }

@@ -75,7 +75,7 @@ pub(super) struct Writer {
 
 impl Writer {
     /// Adds and removes taints, one edit after the other. The new taint comes first, so that the
-    /// node is never without one. Upstream: `SwapNodeControllerTaint`.
+    /// node always has one. Upstream: `SwapNodeControllerTaint`.
     pub(super) async fn swap_taints(
         &self,
         node: &Node,

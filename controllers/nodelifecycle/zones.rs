@@ -199,7 +199,7 @@ impl Zones {
         }
         let mut counted = self.zones.values().filter(|zone| zone.count.size() > 0);
         let is_full = ZoneState::FullDisruption;
-        // Without counted nodes, both are true, and nothing changes.
+        // Without counted nodes, both are true, and all stays as it is.
         let all_were_full = counted.clone().all(|zone| zone.state == is_full);
         let all_are_full = counted.all(|zone| zone.count.state(config) == is_full);
         let disruption = match (all_were_full, all_are_full) {

@@ -236,8 +236,8 @@ impl Monitors {
 }
 
 /// The types that quotas can count: namespaced, with four verbs, in the preferred version of each
-/// group. Upstream: `GetQuotableResources`. Each verb is needed: objects without "create" and
-/// "delete" cannot be limited, and the others make the watch.
+/// group. Upstream: `GetQuotableResources`. Each verb is needed: limits need "create" and "delete",
+/// and the others make the watch.
 fn countable(discovery: &Discovery) -> BTreeMap<Counted, ResourceType> {
     const VERBS: [&str; 4] = ["create", "delete", "list", "watch"];
     let preferred = discovery.preferred().into_iter();

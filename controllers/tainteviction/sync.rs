@@ -22,7 +22,7 @@ use super::{EVENT_REASON, Shared};
 pub(super) struct Nodes(pub(super) Arc<Shared>);
 
 impl Syncer for Nodes {
-    /// Nothing can fail without IO, so the queues know no back-off.
+    /// A sync sends no request, so it always succeeds.
     type Error = Infallible;
 
     async fn sync(&self, key: &ObjectKey) -> Result<Requeue, Infallible> {

@@ -29,7 +29,7 @@ pub(super) struct ExpressionWarning {
 /// The warnings of all expressions. `kinds` are the kinds of the rules with their types. `params`
 /// is absent without parameters.
 ///
-/// Without `kinds` there are no warnings: a type to check against is missing.
+/// Warnings need `kinds`, because each check is against a type.
 pub(super) fn warnings(
     spec: &ValidatingAdmissionPolicySpec,
     kinds: &BTreeMap<Kind, Type>,

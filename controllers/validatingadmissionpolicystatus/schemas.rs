@@ -111,8 +111,7 @@ impl Schemas {
 }
 
 /// The answer; `None` if the API server refuses the request. Such an API server publishes no
-/// documents, or RBAC forbids them. Retries would not help, and warnings are no condition for
-/// admission.
+/// documents, or RBAC forbids them. Retries would not help, and admission works without warnings.
 fn allowed<T>(answer: Result<T, ApiError>) -> Result<Option<T>, ApiError> {
     match answer {
         Ok(body) => Ok(Some(body)),

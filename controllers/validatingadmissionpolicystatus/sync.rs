@@ -37,8 +37,8 @@ pub(super) enum SyncError {
     Answer(#[source] DecodeError),
 }
 
-/// Queues new and changed policies. A deleted policy has no status, so its end is not queued. The
-/// own write queues the policy again, and that sync ends at the generation.
+/// Queues new and changed policies. The end of a policy is not queued, because its status goes with
+/// it. The own write queues the policy again, and that sync ends at the generation.
 pub(super) fn enqueue_policies(
     policies: &SharedInformer<ValidatingAdmissionPolicy>,
     queue: &WorkQueue<ObjectKey>,

@@ -48,8 +48,8 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
 
 /// The reason to delete `csr` at `now`.
 ///
-/// The order of the rules decides only which reason the log has. Conditions count by their type,
-/// whatever their status. Upstream: `handle`.
+/// The order of the rules decides only which reason the log has. Conditions count by their type
+/// alone. Upstream: `handle`.
 fn due(csr: &CertificateSigningRequest, now: Timestamp) -> Option<&'static str> {
     // A missing time never is old. Upstream: `isOlderThan`.
     let is_older =
@@ -80,7 +80,7 @@ fn due(csr: &CertificateSigningRequest, now: Timestamp) -> Option<&'static str> 
         // Upstream: `isIssuedExpired`. It covers approvals without a time.
         Some("certificate expired")
     } else if !is_issued && has("Approved", WAITING) {
-        // Upstream: `isApprovedUnissuedPastDeadline`. The signer may not run, or not exist.
+        // Upstream: `isApprovedUnissuedPastDeadline`. The signer may be off or unknown.
         Some("approved and not issued")
     } else {
         None

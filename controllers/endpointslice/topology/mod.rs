@@ -175,8 +175,7 @@ impl Memory for Topology {
 /// The part of each zone in the CPU of all nodes that count.
 ///
 /// One node without zone or CPU makes the whole result insufficient, as in upstream: its share is
-/// unknown, and any ratio would be wrong. Nodes that are not ready have no share. Upstream:
-/// `SetNodes`.
+/// unknown, and any ratio would be wrong. Only ready nodes have a share. Upstream: `SetNodes`.
 fn ratios(nodes: &[Arc<Node>]) -> Ratios {
     let counts = |labels: &Labels| EXCLUDED.iter().all(|key| labels.get(key).is_none());
     let mut cpu: BTreeMap<Sym, i64> = BTreeMap::new();

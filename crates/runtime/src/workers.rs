@@ -260,7 +260,8 @@ impl<K: Key, S: Syncer<K>> Worker<K, S> {
             .synced(self.controller, result, duration);
         let retry = match outcome {
             Ok(Ok(requeue)) => {
-                // Before the requeue: a success ends the back-off, whatever the sync asks for.
+                // Before the requeue: a success ends the back-off, also if the sync asks for a
+                // repetition.
                 self.queue.forget(key);
                 match requeue {
                     Requeue::Never => {}

@@ -106,7 +106,7 @@ impl<K: Key> ConsistencyStore<K> {
     }
 
     /// A creation was observed, or failed. Counts down the expectations of `owner`. An observation
-    /// without expectations has no effect: other programs create objects too. Upstream:
+    /// counts only against expectations: other programs create objects too. Upstream:
     /// `CreationObserved`.
     pub fn creation_observed(&self, owner: &K) {
         self.observed(owner, |expected| {

@@ -109,8 +109,7 @@ impl Sender {
             };
             let category = Category::of(&error).as_str();
             match &error {
-                // An earlier try was successful without an answer, or the namespace takes no new
-                // objects.
+                // The answer to an earlier try was lost, or the namespace takes no new objects.
                 ApiError::Status { .. }
                     if error.is_already_exists() || error.has_cause("NamespaceTerminating") =>
                 {
@@ -179,7 +178,7 @@ impl Sender {
             };
             match self
                 .client
-                // The patch has no resource version, so concurrent patches cannot conflict.
+                // The patch lacks a resource version, so concurrent patches cannot conflict.
                 .patch(event, PatchKind::Strategic, &Patch::new(record))
                 .await
             {

@@ -36,7 +36,7 @@ pub enum MetadataChange<'a> {
 
 type Handler = Box<dyn Fn(MetadataChange<'_>) + Send + Sync>;
 
-/// An informer without its object type. Handlers see metadata only, whatever the type.
+/// An informer without its object type. Handlers of all types see metadata only.
 pub(super) trait Followed: Send + Sync {
     fn add(&self, handler: Handler);
     fn on_rewind(&self, forget: Box<dyn Fn() + Send + Sync>);

@@ -260,7 +260,7 @@ impl<T: Object> Reflector<'_, T> {
                     self.replace(objects, version);
                 }
             }
-            // Versions in the initial state have no order, so nothing compares them.
+            // Versions in the initial state have no order, so their comparison would fail.
             Frame::Set(object) if self.is_initial() => {
                 self.initial.insert(self.informer.reuse_unchanged(object));
             }

@@ -72,8 +72,7 @@ pub struct Creations {
     /// Number of pods that count as created, although their namespace is terminating. No further
     /// attempt would succeed.
     pub refused: usize,
-    /// Number of failed attempts. A pod whose creation was not attempted counts in none of the
-    /// three.
+    /// Number of failed attempts. The three numbers cover attempted creations only.
     pub failed: usize,
     /// The first failure. Later ones show in Events only.
     pub failure: Option<ApiError>,

@@ -16,10 +16,10 @@ pub(super) enum SyncError {
     /// A slice could not be written.
     #[error("{0}")]
     Write(#[from] SliceWriteError),
-    /// Slices of Endpoints that are no longer mirrored. `source` is the first failure.
+    /// Slices of Endpoints that are no longer mirrored. `source` is the first failure. All slices
+    /// were tried. Upstream: `deleteEndpoints`.
     #[error(
         "error(s) deleting {failed}/{all} EndpointSlices for {key} Endpoints, including: {source}"
-    /// All slices were tried. Upstream: `deleteEndpoints`.
     )]
     CleanUp {
         key: ObjectKey,

@@ -44,10 +44,10 @@ pub(super) enum SyncError {
     /// Failed deletions, in the text form of upstream's `Aggregate`.
     #[error("{0}")]
     Content(#[source] Aggregate<ContentError>),
-    #[error(
-        "some content remains in the namespace, estimate {estimate} seconds before it is removed"
     /// No failure: the pass did its work, and the content needs time. Upstream:
     /// `ResourcesRemainingError`.
+    #[error(
+        "some content remains in the namespace, estimate {estimate} seconds before it is removed"
     )]
     Remaining { estimate: i64 },
 }

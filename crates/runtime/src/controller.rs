@@ -269,7 +269,7 @@ pub struct ControllerContext {
     pub release: Release,
     /// Keys and certificates that no flag names as files.
     pub credentials: ClusterCredentials,
-    /// One value per type, see [`Self::shared`].
+    /// One value per type, for the function `shared`.
     shared: Arc<Mutex<HashMap<TypeId, Box<dyn Any + Send>>>>,
 }
 

@@ -1,7 +1,7 @@
 //! The debug page of the graph, in the DOT language of Graphviz.
 //!
-//! The text equals upstream's byte for byte, so tools for upstream's page work here too.
-//! Upstream: `dump.go`.
+//! The text equals upstream's byte for byte, so tools for upstream's page work here too. Only missing
+//! owners differ; see `Picture::of`. Upstream: `dump.go`.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt;
@@ -12,6 +12,7 @@ use steersman_values::intern::Sym;
 use super::coordinates::{Coordinates, split_api_version};
 use super::graph::{Graph, NodeView};
 
+/// A node of the page. Upstream: `dotVertex`.
 struct Vertex {
     coordinates: Coordinates,
     /// Only references name the object, and the graph has no node of it.
@@ -104,7 +105,8 @@ pub(super) fn asked_for(query: &str) -> Vec<Uid> {
         .collect()
 }
 
-/// The UIDs of all nodes reachable from `from` along edges in either direction.
+/// The UIDs of all nodes reachable from `from` along edges in either direction. Upstream:
+/// `toDOTNodesAndEdgesForObj`.
 fn connected(graph: &Graph, from: &[Uid]) -> HashSet<Uid> {
     let mut neighbours: HashMap<Uid, Vec<Uid>> = HashMap::new();
     for (node, owners, _) in graph.iter() {
@@ -159,6 +161,7 @@ impl fmt::Display for Picture {
     }
 }
 
+/// Names and values in upstream's order. The label repeats some of them, for pictures.
 fn attributes(vertex: &Vertex) -> Vec<(&'static str, String)> {
     let Coordinates {
         kind,

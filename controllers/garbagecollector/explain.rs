@@ -28,11 +28,14 @@ const COMMON: [&ResourceType; 9] = [
 
 /// A dependent with its type, if the API server serves it.
 struct Dependent {
+    /// Kind and name, as messages name it.
     text: String,
     object: Option<(ResourceType, Doc)>,
 }
 
-/// Adds the dependents for which the foreground deletion of `doc` waits.
+/// Adds the dependents for which the foreground deletion of `doc` waits. The graph of the manager
+/// has all of them. Outside of the manager, a search of common types stands in for it. Without a
+/// usable answer, nothing is added.
 pub(crate) fn foreground(world: &World, doc: &Doc, answer: &mut Explanation) {
     let found = match &world.inside {
         Some(_) => of_graph(world, doc),
@@ -88,7 +91,8 @@ pub(crate) fn foreground(world: &World, doc: &Doc, answer: &mut Explanation) {
     }
 }
 
-/// The blocking dependents in the graph of the manager.
+/// The blocking dependents in the graph of the manager. An unserved type keeps its text, so that
+/// the number stays right.
 fn of_graph(world: &World, doc: &Doc) -> Option<Vec<Dependent>> {
     let dependents = world.inside.as_ref()?.blocking_dependents(doc.uid());
     let resolve = |dependent: &steersman_why::Dependent| {
@@ -106,7 +110,8 @@ fn of_graph(world: &World, doc: &Doc) -> Option<Vec<Dependent>> {
     Some(dependents.collect())
 }
 
-/// The blocking dependents among objects of common types.
+/// The blocking dependents among objects of common types. `None` if a list failed and no other one
+/// had a blocking dependent.
 fn of_common_types(world: &World, doc: &Doc) -> Option<Vec<Dependent>> {
     let mut found = Vec::new();
     let mut is_complete = true;
@@ -130,7 +135,9 @@ fn of_common_types(world: &World, doc: &Doc) -> Option<Vec<Dependent>> {
     (is_complete || !found.is_empty()).then_some(found)
 }
 
-/// Adds the state of the owners of `doc`, an object that is not being deleted.
+/// Adds the state of the owners of `doc`, an object that is not being deleted. The rules are those
+/// of the collector's `standing`: one living owner keeps the object, and an unreadable one as well.
+/// So both end the explanation.
 pub(crate) fn owners(world: &World, doc: &Doc, answer: &mut Explanation) {
     let owners = doc.items("/metadata/ownerReferences");
     if owners.is_empty() {
@@ -163,6 +170,7 @@ pub(crate) fn owners(world: &World, doc: &Doc, answer: &mut Explanation) {
             answer.add(reason);
             continue;
         }
+        // Discovery gave no answer, so the owner may live.
         let Some(of) = of.found() else {
             return;
         };

@@ -45,8 +45,11 @@ const LATE_TRIES: u32 = 15;
 /// The graph, its queues, and the clients.
 pub(super) struct Collector {
     pub(super) graph: Mutex<Graph>,
+    /// Upstream: `restMapper`.
     pub(super) kinds: Kinds,
+    /// Upstream: `attemptToDelete`, with objects in place of keys.
     pub(super) to_delete: WorkQueue<NodeKey>,
+    /// Upstream: `attemptToOrphan`.
     pub(super) to_orphan: WorkQueue<NodeKey>,
     /// Upstream's queue of graph changes, for its metrics. Handlers update the graph directly.
     pub(super) changes: ImmediateQueue,
@@ -117,6 +120,7 @@ impl Place<'_> {
     }
 
     /// True if the type is namespaced, but the namespace is unknown. Such an object cannot exist.
+    /// Upstream: `namespacedOwnerOfClusterScopedObjectErr`.
     fn is_nowhere(&self) -> bool {
         self.resource.namespaced && self.namespace.is_empty()
     }
@@ -180,6 +184,7 @@ impl Collector {
     /// first. A proof of absence comes from a 404 or from another UID under the name. Upstream:
     /// `attemptToDeleteWorker` and `attemptToDeleteItem`.
     async fn attempt_to_delete(&self, key: &NodeKey) -> Result<(), SyncError> {
+        // As in upstream, a node that has left the graph is forgotten.
         let Some(node) = self.graph().get(key) else {
             return Ok(());
         };
@@ -195,6 +200,7 @@ impl Collector {
         if !node.deleting_dependents && self.settle_as_observed(&place, key).await? {
             return Ok(());
         }
+        // Upstream: `enqueueVirtualDeleteEvent`. The dependents of the absent object come next.
         let Some(live) = self.read(&place).await?.filter(|live| live.is(&key.uid)) else {
             self.apply(|graph| graph.proven_absent(&node.coordinates));
             return Ok(());
@@ -205,7 +211,8 @@ impl Collector {
         if !self.delete_unless_owned(&place, live).await? {
             return Ok(());
         }
-        // The object exists. Its informer shows it soon, or another check finds it absent.
+        // The object exists. Its informer shows it soon, or another check finds it absent. A node
+        // for an object that came and went in a gap of the watch would stay for ever otherwise.
         if node.is_virtual {
             Err(SyncError::NotObserved(Box::new(node.coordinates)))
         } else {
@@ -246,6 +253,7 @@ impl Collector {
         let is_outdated = |error: &ApiError| error.is_conflict() || error.is_object_not_found();
         let item = || Box::new(coordinates.clone());
         match decide(&owners, dependents, observed.finalizers) {
+            // An owner was seen alive a moment ago. Its later end enqueues the object again.
             Decision::Keep => Ok(true),
             // The patch of the references needs all their fields.
             Decision::Delete { unblock: true, .. } => Ok(false),
@@ -260,6 +268,7 @@ impl Collector {
                     .unchanged_since(observed.version);
                 match self.client.delete(place.target(), &options).await {
                     Ok(_) => Ok(true),
+                    // Another client changed the object, so its references have to be read again.
                     Err(error) if is_outdated(&error) => Ok(false),
                     Err(source) => Err(SyncError::Delete {
                         coordinates: item(),
@@ -320,6 +329,7 @@ impl Collector {
             Decision::DropReferences(useless) => {
                 let references = useless.len();
                 tracing::debug!(item = %coordinates, references, "remove dangling references and waiting references for item");
+                // Without a version: the patch names the references by UID, so later ones stay.
                 let patch = live::without_owners(&coordinates.uid, &useless);
                 let merge = |live: &Live| live::merge_without_owners(live, &useless);
                 self.patch(place, &patch, Some(&live), merge).await?;
@@ -417,6 +427,7 @@ impl Collector {
                     .await
             }
             Step::WaitFor(dependents) => {
+                // Only those that do not wait for their own dependents yet are enqueued.
                 let waiting = dependents.len();
                 tracing::debug!(item = %node.coordinates, dependents = waiting, "item waits for its dependents to be deleted");
                 dependents
@@ -445,6 +456,7 @@ impl Collector {
         )
         .await;
         let errors: Vec<SyncError> = outcomes.into_iter().filter_map(Result::err).collect();
+        // Dependents that were patched stay patched: a repeated patch has no effect.
         if !errors.is_empty() {
             return Err(SyncError::Orphan {
                 owner: Box::new(node.coordinates),
@@ -541,6 +553,8 @@ impl Collector {
             .await
             .map(drop);
         if outcome.as_ref().is_err_and(ApiError::is_conflict) {
+            // A conflict tells nothing about its reason, so a live read compares UID and
+            // references.
             let now = self.read(place).await?;
             let has_same_owners = |now: &Live| {
                 now.version() != live.version() && now.references() == live.references()

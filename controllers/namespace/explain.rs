@@ -28,6 +28,7 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
             reason.who.clear();
         }
     }
+    // Conditions stay with `False` after a failure has ended.
     let failing = |kind: &str| {
         let condition = doc.condition(kind);
         condition.filter(|condition| condition.text("/status") == "True")
@@ -94,6 +95,7 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
                 .since(Some(deleted)),
         );
     }
+    // The conditions tell nothing before the end of the first pass.
     if answer.reasons.is_empty() {
         // The first pass starts 5 s after the deletion, and is over within a minute in a healthy
         // cluster.

@@ -36,6 +36,7 @@ pub(super) enum SyncError {
     /// An update of its phase or the finalize call failed.
     #[error("{0}")]
     Write(#[source] ApiError),
+    /// The answer to a read or a write is no namespace.
     #[error(transparent)]
     Decode(#[from] DecodeError),
     /// Another namespace has the name by now, and must not be finalized by this pass.
@@ -293,6 +294,7 @@ impl Terminator {
                 let category = Category::of(&error).as_str();
                 tracing::error!(category, %error, "the answer to a status update is no namespace")
             }
+            // The next leader writes them.
             Err(error) if error.is_fenced() => {}
             Err(error) => {
                 let category = Category::of(&error).as_str();
@@ -330,10 +332,12 @@ fn target<'a>(name: &'a str, subresource: Option<&'a str>) -> Target<'a> {
     }
 }
 
-/// A namespace from a live read or from the answer to a write.
+/// A namespace from a live read or from the answer to a write. Only a live object is written back,
+/// so that writes rarely meet a conflict.
 #[derive(Debug, Clone)]
 struct Live {
     identity: Identity,
+    /// All fields, so that a PUT keeps those that this program does not know.
     object: Map<String, Value>,
 }
 
@@ -356,6 +360,7 @@ impl Live {
         &self.identity.name
     }
 
+    /// When the deletion was asked for. Estimates of remaining time count from it.
     fn deleted(&self) -> Option<Timestamp> {
         self.identity.deleted
     }
@@ -382,7 +387,8 @@ impl Live {
             || of_metadata.is_some_and(|finalizers| !finalizers.is_empty())
     }
 
-    /// Upstream: `updateNamespaceStatusFunc`.
+    /// Upstream: `updateNamespaceStatusFunc`. True if the API server left the phase at the
+    /// deletion.
     fn lacks_phase(&self) -> bool {
         let phase = self
             .object
@@ -391,7 +397,7 @@ impl Live {
         self.deleted().is_some() && phase != Some("Terminating")
     }
 
-    /// The body of the status update that sets the phase.
+    /// The body of the status update that sets the phase. Conditions stay as they are.
     fn marked(&self) -> Map<String, Value> {
         let mut object = self.object.clone();
         object.entry("status").or_insert_with(|| json!({}))["phase"] = json!("Terminating");

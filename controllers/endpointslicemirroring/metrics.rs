@@ -28,7 +28,7 @@ pub(super) struct MirroringMetrics {
 }
 
 impl MirroringMetrics {
-    /// Registers all families.
+    /// Registers all families. Upstream: `RegisterMetrics`.
     pub(super) fn register(registry: &Registry) -> Result<Self, prometheus::Error> {
         let name = |name: &str| format!("endpoint_slice_mirroring_controller_{name}");
         let histogram = |of: &str, help: &str, first: f64| {

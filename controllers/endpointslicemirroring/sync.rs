@@ -33,14 +33,17 @@ use super::plan::{Draft, annotations, labels, plan};
 
 /// Syncs the slices that mirror Endpoints.
 pub(super) struct Mirroring {
+    /// A Service decides by its selector whether its Endpoints are mirrored.
     pub(super) services: Store<Service>,
     /// The caches of Endpoints and Services, to compare their age with the leadership term.
     pub(super) endpoints_cache: TrackedCache,
     pub(super) services_cache: TrackedCache,
+    /// The slices of this controller and of others, by Service. `managed` picks the own ones.
     pub(super) slices: SlicesByService,
-    /// Maximum of mirrored addresses per subset.
+    /// Maximum of mirrored addresses per subset. Flag `--mirroring-max-endpoints-per-subset`.
     pub(super) max: usize,
     pub(super) order: PortOrder,
+    /// It remembers its writes, so that a sync counts slices that the cache lacks.
     pub(super) writer: SliceWriter,
     /// One entry for both address types, as in upstream.
     pub(super) totals: Arc<SliceTotals<()>>,
@@ -127,6 +130,7 @@ impl Mirroring {
             self.max,
             self.order,
         );
+        // A plan without writes is harmless, so the live reads are left out.
         if plan.has_writes() {
             self.check(cached).await?;
         }

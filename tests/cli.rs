@@ -1,5 +1,7 @@
 //! The output of the program for help, version and invalid input.
 
+use std::net::SocketAddr;
+
 use steersman::version::GIT_VERSION;
 
 use crate::support::{api_server, kubeconfig, output, steersman, wait};
@@ -261,6 +263,19 @@ fn an_unreachable_api_server_is_named_after_waiting_for_it() {
         last.contains(expected) && last.contains("connection refused"),
         "{last}"
     );
+}
+
+#[test]
+fn why_without_an_api_server_is_an_error() {
+    let directory = tempfile::tempdir().unwrap();
+    let kubeconfig = kubeconfig(directory.path(), SocketAddr::from(([127, 0, 0, 1], 1)));
+    for question in [&["deployment/web"][..], &[]] {
+        let arguments = [&["why", "--kubeconfig", &kubeconfig][..], question].concat();
+        let (status, answer, last) = run(&arguments);
+        assert_eq!((status, &*answer), (Some(2), ""), "{last}");
+        let expected = "Error: GET /version: cannot connect to 127.0.0.1:1";
+        assert!(last.starts_with(expected), "{last}");
+    }
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::Parser;
 use jiff::Timestamp;
 use prometheus::Registry;
-use steersman_client::{ApiClient, ClientMetrics, ClientSettings, user_agent};
+use steersman_client::{ApiClient, ApiError, ClientMetrics, ClientSettings, user_agent};
 use steersman_controllers::why::ask;
 use steersman_why::{ClientReader, Question, Report};
 
@@ -165,6 +165,12 @@ async fn report(
             Ok(report) => return Ok(report),
             Err(why) => unanswered(&why),
         }
+    }
+    // Without any answer of the API server, no object would be seen, and so none stuck.
+    if let Err(error @ (ApiError::Transport { .. } | ApiError::Timeout { .. })) =
+        api.get_path("/version").await
+    {
+        return Err(error.to_string());
     }
     let reader = ClientReader::new(api.clone());
     let answer = ask(&reader, Timestamp::now(), None, question).await;

@@ -235,12 +235,13 @@ async fn until_quiet(
 }
 
 /// The writes of managers so far. Events count, because an endless loop of Events is not stable
-/// either.
+/// either. A program renews its Lease for ever.
 fn written(cluster: &DevCluster) -> Vec<String> {
     let requests = cluster.requests();
-    let ours = requests
-        .iter()
-        .filter(|request| is_write(request) && request.user_agent.contains(AGENT));
+    let ours = requests.iter().filter(|request| {
+        let is_ours = is_write(request) && request.user_agent.contains(AGENT);
+        is_ours && request.resource != "leases"
+    });
     ours.map(|request| format!("{} {} {}", request.verb, request.path, request.status))
         .collect()
 }

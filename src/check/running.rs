@@ -10,6 +10,11 @@ use super::finding::Finding;
 use crate::command_line::{self, Command, Options};
 
 const CHECK: &str = "running";
+/// A manager with other values of these flags runs beside the present one.
+const LEASE: [&str; 2] = [
+    "leader-elect-resource-name",
+    "leader-elect-resource-namespace",
+];
 
 /// Flags that may differ between two managers of one cluster: their own place, credentials and log.
 const OWN: [&str; 21] = [
@@ -124,6 +129,17 @@ fn unknown(error: &str) -> Finding {
 }
 
 fn flags_of(name: &str, theirs: &Options, ours: &Options) -> Vec<Finding> {
+    if LEASE
+        .iter()
+        .any(|flag| theirs.value(flag) != ours.value(flag))
+    {
+        return vec![Finding::ok(
+            CHECK,
+            format!(
+                "the Lease is not that of pod {name}, so this manager runs beside it, with flags of its own"
+            ),
+        )];
+    }
     let mut findings: Vec<Finding> = flags()
         .filter(|flag| !OWN.contains(&flag.name))
         .filter(|flag| theirs.value(flag.name) != ours.value(flag.name))
@@ -244,6 +260,11 @@ mod tests {
         ];
         let found = check(&parse(MANIFEST).unwrap(), &ours(&same), "");
         assert_eq!(words(&found), [(Ok, "the flags are those of pod kcm-a")]);
+
+        let beside = [&same[..1], &[("leader-elect-resource-name", "steersman")]].concat();
+        let found = check(&parse(MANIFEST).unwrap(), &ours(&beside), "");
+        let expected = "the Lease is not that of pod kcm-a, so this manager runs beside it, with flags of its own";
+        assert_eq!(words(&found), [(Ok, expected)]);
 
         let found = check(&parse(MANIFEST).unwrap(), &ours(&same[..1]), "");
         let expected = r#"--cluster-cidr is "" here and "10.1.0.0/16" in pod kcm-a"#;

@@ -6,7 +6,8 @@
 //! A write is reported when, for the whole grace time, the controller wanted one value and the object
 //! kept another. The grace time begins again whenever either value changes, so an object that both
 //! managers are working on is never reported. After the grace time, the controller must have sent the
-//! write once more: otherwise it may not want the write any longer.
+//! write once more: otherwise it may not want the write any longer. The present manager must have renewed its
+//! Lease, too: otherwise it may have died meanwhile.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -47,6 +48,8 @@ pub(super) struct Difference {
 /// The pending writes.
 pub(super) struct Ledger {
     grace: Duration,
+    /// The time at which the last renewal of the present manager's Lease was seen. `None` without a Lease.
+    led: Option<Instant>,
     entries: HashMap<Key, Entry>,
     /// Writes that were held back, Events included.
     pub(super) held: u64,
@@ -76,12 +79,18 @@ impl Ledger {
     pub(super) fn new(grace: Duration) -> Self {
         Self {
             grace,
+            led: None,
             entries: HashMap::new(),
             held: 0,
             dropped: 0,
             settled: 0,
             postponed: 0,
         }
+    }
+
+    /// A renewal of the present manager's Lease was seen at `at`.
+    pub(super) fn led(&mut self, at: Instant) {
+        self.led = Some(at);
     }
 
     /// A controller sends `write`.
@@ -136,6 +145,7 @@ impl Ledger {
     /// is over, until it is reported or postponed.
     pub(super) fn looked_up(&mut self, now: Instant, key: &Key, live: &Live) -> Option<Difference> {
         let grace = self.grace;
+        let led = self.led.unwrap_or(now);
         let entry = self.entries.get_mut(key)?;
         match compare(&entry.write, live) {
             Outcome::Made => {
@@ -144,7 +154,7 @@ impl Ledger {
                 None
             }
             Outcome::Stale => None,
-            Outcome::Differs(fields) => entry.differs(now, grace, fields, version(live)),
+            Outcome::Differs(fields) => entry.differs(now, led, grace, fields, version(live)),
         }
     }
 
@@ -196,13 +206,16 @@ impl Entry {
     fn differs(
         &mut self,
         now: Instant,
+        led: Instant,
         grace: Duration,
         fields: Fields,
         version: Value,
     ) -> Option<Difference> {
-        // Between two distant sends, the object may have been as wanted.
+        // Between two distant sends, the object may have been as wanted. A creation with a generated name has
+        // no such object: the present manager may have made it before the first look-up.
         let has_changed = self.version.as_ref().is_some_and(|old| *old != version);
-        if std::mem::take(&mut self.was_interrupted) && has_changed {
+        let is_generated = self.write.verb == Verb::Generate;
+        if std::mem::take(&mut self.was_interrupted) && (has_changed || is_generated) {
             self.fields.clear();
         }
         self.version = Some(version);
@@ -217,7 +230,8 @@ impl Entry {
             let state = (field.live.clone(), field.wanted.clone(), began);
             self.fields.insert(path.clone(), state);
         }
-        let is_due = |path: &String| self.last_sent >= self.fields[path].2 + grace;
+        let judged = self.last_sent.min(led);
+        let is_due = |path: &String| judged >= self.fields[path].2 + grace;
         let mut stuck = fields;
         stuck.retain(|path, _| is_due(path));
         if stuck.is_empty() || self.is_reported {
@@ -374,6 +388,22 @@ mod tests {
     }
 
     #[test]
+    fn a_manager_that_renews_its_lease_no_more_may_have_died() {
+        // The second of the last renewal, and the reports.
+        for (renewed, reports) in [(20, 0), (29, 0), (36, 1)] {
+            let mut story = Story::new();
+            story.ledger.led(story.start + Duration::from_secs(renewed));
+            story.run((0, 45, 3), |_| Some(scale(3, 7)), |_| object(2, 7));
+            assert_eq!(
+                story.reports.len(),
+                reports,
+                "{renewed}: {:?}",
+                story.reports
+            );
+        }
+    }
+
+    #[test]
     fn an_object_that_keeps_moving_is_not_reported() {
         // Both managers follow a user that scales every ten seconds.
         let mut story = Story::new();
@@ -433,6 +463,13 @@ mod tests {
         assert_eq!(story.reports, [], "one more pod every 20 seconds");
         story.run((100, 200, 3), |_| Some(child()), |_| pods(5));
         assert_eq!(story.reports.len(), 1);
+
+        // The present manager made the first one before the look-up, so the list never changes.
+        let mut story = Story::new();
+        story.run((0, 1, 1), |_| Some(child()), |_| pods(1));
+        story.run((1, 29, 1), |_| None, |_| pods(1));
+        story.run((29, 35, 3), |_| Some(child()), |_| pods(1));
+        assert_eq!(story.reports, [], "two creations, 29 seconds apart");
     }
 
     #[test]

@@ -12,18 +12,42 @@ struct List {
     items: Option<Vec<Value>>,
 }
 
-/// The live state at `path`; `None` if it cannot be read now.
-pub(super) async fn look(client: &ApiClient, path: &str) -> Option<Live> {
+/// The outcome of a look-up.
+pub(super) enum Look {
+    /// The live state.
+    Seen(Live),
+    /// The user lacks the right to read it.
+    Forbidden,
+    /// It cannot be read now.
+    Unread,
+}
+
+impl Look {
+    /// The live state, if it was read.
+    pub(super) fn seen(self) -> Option<Live> {
+        match self {
+            Self::Seen(live) => Some(live),
+            Self::Forbidden | Self::Unread => None,
+        }
+    }
+}
+
+/// The live state at `path`.
+pub(super) async fn look(client: &ApiClient, path: &str) -> Look {
     let answer = match ApiPath::served(path) {
         Ok(path) => client.get_path(path).await,
         Err(error) => Err(ApiError::from(error)),
     };
     match answer {
-        Ok(body) => parse(&body),
-        Err(error) if error.is_not_found() => Some(Live::Absent),
+        Ok(body) => parse(&body).map_or(Look::Unread, Look::Seen),
+        Err(error) if error.is_not_found() => Look::Seen(Live::Absent),
         Err(error) => {
             tracing::warn!(path, %error, "object not compared, because it cannot be read");
-            None
+            if error.is_forbidden() {
+                Look::Forbidden
+            } else {
+                Look::Unread
+            }
         }
     }
 }

@@ -60,7 +60,8 @@ shows nothing. Takes the flags of the manager too; leader election and the HTTPS
 
 Usage: steersman shadow [flags] [flags of the manager]
 
-      --for duration     end after this time; exit 1 if a write differed, else 0. Without it, run until a signal
+      --for duration     end after this time; exit 1 if a write differed or could
+                             not be compared for want of a right, else 0. Without it, run until a signal
       --grace duration   time for the present manager to make a write (default 30s)
   -o, --output string    text or json: one line for each difference, and one for the summary (default \"text\")
   -h, --help             print help, exit 0

@@ -1,8 +1,9 @@
 //! Creations that the present manager cannot make yet, so that a difference tells nothing.
 //!
 //! - The API server refuses them for either manager: pods beyond a quota, or a webhook that does not answer.
-//!   A shadow cannot try. The namespace tells, and the Events of the present manager: it reports each
-//!   refusal in an Event about the owner.
+//!   A shadow cannot try. The namespace tells, and the Events of the present manager: it reports most
+//!   refusals in an Event about the owner. Refused revisions of controllers have none, but other objects of
+//!   the namespace tell of the same webhook.
 //! - Their owner is in foreground deletion. The garbage collector may have deleted the object again.
 //! - They replace failed pods of a Job. The present manager alone knows which failures its back-off counts.
 
@@ -20,6 +21,9 @@ use super::write::{Verb, Write};
 /// Upstream: `DefaultTypedControllerRateLimiter`.
 const LATEST: Duration = Duration::from_secs(1020);
 
+/// The age of an Event of another object that still counts. A webhook may be open again afterwards.
+const RECENT: Duration = Duration::from_secs(120);
+
 /// The label of a Job's pods with the UID of the Job. Upstream: `ControllerUidLabel`.
 const JOB_UID: &str = "batch.kubernetes.io/controller-uid";
 
@@ -27,6 +31,8 @@ const JOB_UID: &str = "batch.kubernetes.io/controller-uid";
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Witnesses {
     pub(super) namespace: String,
+    /// All Warning Events of the namespace.
+    pub(super) warnings: String,
     /// The Warning Events about the owner of the new object, else about the object of the sync.
     pub(super) events: Option<String>,
     /// The owner of the new object.
@@ -43,6 +49,7 @@ impl Witnesses {
         }
         let name = write.namespace.as_deref()?;
         let namespace = format!("/api/v1/namespaces/{name}");
+        let warnings = query(&namespace, "events", "fieldSelector", "type=Warning");
         let Some(owner) = write.owner() else {
             // Such as claims of a StatefulSet: the Events are about the object of the sync.
             let of_sync = write.context.key.split_once('/');
@@ -53,6 +60,7 @@ impl Witnesses {
             return Some(Self {
                 events,
                 namespace,
+                warnings,
                 ..Self::default()
             });
         };
@@ -66,6 +74,7 @@ impl Witnesses {
             owner: Some(path_of(owner, name)),
             pods: is_job.then(|| query(&namespace, "pods", "labelSelector", &pods)),
             namespace,
+            warnings,
         })
     }
 }
@@ -142,6 +151,21 @@ pub(super) fn tells_refusal(events: &Live, now: Timestamp) -> bool {
     })
 }
 
+/// Whether one of `warnings`, those of the namespace, tells of a refusal by a webhook, shortly before `now`.
+/// The names of upstream's errors: `failed calling webhook` and `admission webhook "..." denied the request`.
+pub(super) fn tells_webhook(warnings: &Live, now: Timestamp) -> bool {
+    let Live::List(warnings) = warnings else {
+        return false;
+    };
+    warnings.iter().any(|event| {
+        let message = event["message"].as_str().unwrap_or_default();
+        let is_refusal = message.contains("failed calling webhook \"")
+            || (message.contains("admission webhook \"") && message.contains("denied the request"));
+        let since = last_time(event).map(|at| now.duration_since(at));
+        is_refusal && since.is_some_and(|since| since.unsigned_abs() < RECENT)
+    })
+}
+
 fn last_time(event: &Value) -> Option<Timestamp> {
     let pointers = ["/series/lastObservedTime", "/lastTimestamp", "/eventTime"];
     let times = pointers.into_iter().filter_map(|at| event.pointer(at));
@@ -164,6 +188,7 @@ mod tests {
         let pods = write(Method::POST, "/api/v1/namespaces/n/pods", json, pod);
         let expected = Witnesses {
             namespace: "/api/v1/namespaces/n".to_owned(),
+            warnings: "/api/v1/namespaces/n/events?fieldSelector=type%3DWarning".to_owned(),
             events: Some(
                 "/api/v1/namespaces/n/events?fieldSelector=involvedObject.uid%3Do%2Ctype%3DWarning"
                     .to_owned(),
@@ -231,6 +256,26 @@ mod tests {
         ];
         for (event, expected) in cases {
             let found = tells_refusal(&Live::List(vec![event.clone()]), now);
+            assert_eq!(found, expected, "{event}");
+        }
+    }
+
+    #[test]
+    fn a_warning_of_the_namespace_tells_of_a_closed_webhook() {
+        let now: Timestamp = "2026-01-02T12:00:00Z".parse().unwrap();
+        let event = |message: &str, time: &str| json!({"reason": "FailedCreate", "message": message, "lastTimestamp": time});
+        let closed =
+            "Internal error occurred: failed calling webhook \"a.example.com\": connection refused";
+        let denied = "admission webhook \"a.example.com\" denied the request: no label";
+        // (event, expected)
+        let cases = [
+            (event(closed, "2026-01-02T11:59:00Z"), true),
+            (event(denied, "2026-01-02T11:59:00Z"), true),
+            (event(closed, "2026-01-02T11:57:00Z"), false),
+            (event("exceeded quota: a", "2026-01-02T11:59:00Z"), false),
+        ];
+        for (event, expected) in cases {
+            let found = tells_webhook(&Live::List(vec![event.clone()]), now);
             assert_eq!(found, expected, "{event}");
         }
     }

@@ -44,6 +44,11 @@ impl Present {
         }
     }
 
+    /// The time at which the last renewal was seen. `None` before the first look, and without a Lease.
+    pub(super) fn renewed(&self) -> Option<Instant> {
+        self.renewed.as_ref().map(|(_, seen)| *seen)
+    }
+
     /// Judges `lease`, read at `now`. The leader of the first look is no new one: its controllers may have run
     /// for long.
     pub(super) fn see(&mut self, lease: &Live, now: Instant) -> Sight {

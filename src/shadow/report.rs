@@ -31,6 +31,8 @@ pub(super) struct Summary {
     pub(super) dropped: u64,
     /// Ends of grace times at which the present manager could not make a creation.
     pub(super) postponed: u64,
+    /// Look-ups that the API server refused for want of a right.
+    pub(super) forbidden: u64,
     /// Those that were reported.
     pub(super) differences: u64,
 }
@@ -134,6 +136,7 @@ impl Summary {
             pending,
             dropped,
             postponed,
+            forbidden,
             differences,
         } = self;
         let time = GoDuration::from(Duration::from_secs(*seconds));
@@ -144,6 +147,12 @@ impl Summary {
             let _ = write!(
                 text,
                 "; {postponed} times the present manager could not make a creation"
+            );
+        }
+        if *forbidden > 0 {
+            let _ = write!(
+                text,
+                "; {forbidden} look-ups were forbidden, so their writes are not compared: the user needs get, list and watch"
             );
         }
         if *dropped > 0 {

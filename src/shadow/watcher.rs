@@ -13,7 +13,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 use super::ShadowError;
 use super::compare::Live;
 use super::ledger::{Difference, Ledger};
-use super::look;
+use super::look::{self, Look};
 use super::postpone::{self, Witnesses};
 use super::present::{Present, Sight};
 use super::report::{self, Summary};
@@ -35,6 +35,8 @@ pub(super) struct Watcher {
     ledger: Arc<Mutex<Ledger>>,
     output: Output,
     differences: u64,
+    /// Look-ups that the API server refused for want of a right.
+    forbidden: u64,
     /// Whether the Lease showed no leader at the last look.
     is_alone: bool,
     /// Whether the controllers have ever run.
@@ -54,6 +56,7 @@ impl Watcher {
             ledger,
             output,
             differences: 0,
+            forbidden: 0,
             is_alone: false,
             has_started: false,
         }
@@ -74,6 +77,9 @@ impl Watcher {
             if now >= lease_due {
                 lease_due = now + LEASE;
                 let sight = self.sight().await;
+                if let Some(renewed) = self.present.renewed() {
+                    self.ledger.lock().led(renewed);
+                }
                 if sight != Sight::Same {
                     self.ledger.lock().restart();
                 }
@@ -93,7 +99,7 @@ impl Watcher {
 
     async fn sight(&mut self) -> Sight {
         let lease = look::look(&self.client, &self.present.lease).await;
-        lease.map_or(Sight::Same, |lease| {
+        lease.seen().map_or(Sight::Same, |lease| {
             self.present.see(&lease, Instant::now())
         })
     }
@@ -110,7 +116,14 @@ impl Watcher {
             .collect()
             .await;
         for (key, live) in found {
-            let Some(live) = live else { continue };
+            let live = match live {
+                Look::Seen(live) => live,
+                Look::Forbidden => {
+                    self.forbidden += 1;
+                    continue;
+                }
+                Look::Unread => continue,
+            };
             let difference = self.ledger.lock().looked_up(Instant::now(), &key, &live);
             let Some(difference) = difference else {
                 continue;
@@ -129,13 +142,17 @@ impl Watcher {
         let Some(witnesses) = Witnesses::of(write) else {
             return false;
         };
-        let namespace = look::look(&self.client, &witnesses.namespace).await;
+        let namespace = self.look_at(Some(&witnesses.namespace)).await;
         if namespace.is_some_and(|namespace| postpone::is_terminating(&namespace)) {
             return true;
         }
         let now = Timestamp::now();
         let events = self.look_at(witnesses.events.as_deref()).await;
         if events.is_some_and(|events| postpone::tells_refusal(&events, now)) {
+            return true;
+        }
+        let warnings = self.look_at(Some(&witnesses.warnings)).await;
+        if warnings.is_some_and(|warnings| postpone::tells_webhook(&warnings, now)) {
             return true;
         }
         let Some(owner) = self.look_at(witnesses.owner.as_deref()).await else {
@@ -149,7 +166,7 @@ impl Watcher {
     }
 
     async fn look_at(&self, path: Option<&str>) -> Option<Live> {
-        look::look(&self.client, path?).await
+        look::look(&self.client, path?).await.seen()
     }
 
     fn print(&mut self, difference: &Difference) {
@@ -160,7 +177,7 @@ impl Watcher {
         }
     }
 
-    /// Prints the summary, and returns the number of differences.
+    /// Prints the summary. Returns the number of differences, and of look-ups without the right to read.
     pub(super) fn finish(&self, time: Duration) -> Result<u64, ShadowError> {
         if !self.has_started && self.differences == 0 {
             return Err(ShadowError::NotStarted(GoDuration::from(
@@ -175,12 +192,13 @@ impl Watcher {
             pending: ledger.pending(Instant::now()),
             dropped: ledger.dropped,
             postponed: ledger.postponed,
+            forbidden: self.forbidden,
             differences: self.differences,
         };
         match self.output {
             Output::Text => say!("{}", summary.text()),
             Output::Json => say!("{}", summary.json()),
         }
-        Ok(self.differences)
+        Ok(self.differences + self.forbidden)
     }
 }

@@ -1,8 +1,8 @@
-//! The differences between the releases of kube-controller-manager that Steersman can equal.
+//! The differences between the releases of Kubernetes that Steersman can equal.
 //!
-//! This crate is data, and questions about it. `Release` -> gates, their effects, controllers.
-//! [`follow`] chooses the release from the versions of the API servers. docs/releases.md shows the
-//! tables.
+//! This crate is data, and questions about it. `Release` -> gates, their effects, controllers, served
+//! resources. [`follow`] chooses the release from the versions of the API servers, and a user names
+//! one in the form that [`FromStr`](std::str::FromStr) reads. docs/releases.md shows the tables.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::type_complexity))]
 
@@ -10,9 +10,13 @@ mod controllers;
 mod effects;
 pub mod follow;
 mod gates;
+mod named;
 mod release;
+mod resources;
 
 pub use controllers::{ADDED, GATED, gates_of};
 pub use effects::{Effect, READ, effect};
 pub use gates::{Gate, Spec, Stage};
+pub use named::UnknownRelease;
 pub use release::Release;
+pub use resources::SERVED_SINCE;

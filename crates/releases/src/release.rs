@@ -97,6 +97,13 @@ impl Release {
         self >= Self::of_minor(37)
     }
 
+    /// The version that the embedded API server of this release tells: the one that was held against
+    /// a real server, or the first one of the release.
+    pub fn git_version(self) -> String {
+        let seen = SEEN.iter().find(|(minor, _)| *minor == self.minor);
+        format!("v{self}.{}", seen.map_or(0, |(_, patch)| *patch))
+    }
+
     /// The nearest release that Steersman can equal.
     #[must_use]
     pub fn nearest_known(self) -> Self {
@@ -131,6 +138,9 @@ impl Release {
         Some(Self { major, minor })
     }
 }
+
+/// Minor and patch numbers of the real servers that Steersman was held against.
+const SEEN: [(u64, u64); 3] = [(34, 8), (35, 5), (36, 2)];
 
 impl fmt::Display for Release {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

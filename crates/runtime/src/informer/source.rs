@@ -44,6 +44,8 @@ pub(super) struct Collection {
 
 impl Collection {
     pub(super) fn new(client: ApiClient, resource: Cow<'static, ResourceType>, form: Form) -> Self {
+        // Caches keep no managed fields.
+        let client = client.without_managed_fields();
         let client = if form == Form::Metadata {
             client.metadata_only()
         } else {
@@ -151,7 +153,7 @@ mod tests {
         let path = "/apis/apps/v1/replicasets";
         let list = format!("{path}?limit=500");
         let watch = format!("{path}?watch=true&resourceVersion=7");
-        let json = "application/json";
+        let json = "application/json;drop=metadata.managedFields";
         assert_eq!(
             *asked.lock(),
             [format!("{list} {json}"), format!("{watch} {json}")]
@@ -170,7 +172,8 @@ mod tests {
             .map(drop)
             .unwrap();
         let partial = |kind: &str| {
-            format!("application/json;as=PartialObjectMetadata{kind};g=meta.k8s.io;v=v1")
+            let form = format!("as=PartialObjectMetadata{kind};g=meta.k8s.io;v=v1");
+            format!("application/json;{form};drop=metadata.managedFields")
         };
         assert_eq!(
             *asked.lock(),
@@ -215,7 +218,8 @@ mod tests {
             .map(drop)
             .unwrap();
         let path = "/api/v1/namespaces/kube-public/configmaps";
-        let selector = "fieldSelector=metadata.name%3Da application/json";
+        let selector =
+            "fieldSelector=metadata.name%3Da application/json;drop=metadata.managedFields";
         assert_eq!(
             *asked.lock(),
             [

@@ -170,7 +170,9 @@ impl Work<'_> {
         for job in surplus {
             if outcome.is_ok() {
                 match self.delete(&job.key(), &job.meta.uid).await {
-                    Ok(()) => continue,
+                    // A known version replaces the expectation.
+                    Ok(true) => {}
+                    Ok(false) => continue,
                     Err(source) if source.is_fenced() => {
                         outcome = Err(SyncError::Delete {
                             job: job.key(),
@@ -339,17 +341,18 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Deletes a Job, and removes it from the status. The Event about the result is recorded. Upstream:
-    /// `deleteJob`. Pods follow by garbage collection in the background.
-    async fn delete(&mut self, job: &ObjectKey, uid: &Uid) -> Result<(), ApiError> {
+    /// Deletes a Job, and removes it from the status. The Event about the result is recorded. Returns whether the
+    /// answer tells the version of the deletion, which is then recorded. Upstream: `deleteJob`. Pods follow by
+    /// garbage collection in the background.
+    async fn delete(&mut self, job: &ObjectKey, uid: &Uid) -> Result<bool, ApiError> {
         let options = Delete::uid(uid).propagation(Propagation::Background);
         let deleted = self.controller.client.delete(named(job), &options).await;
         match deleted {
-            Ok(_) => {
+            Ok(answer) => {
                 self.draft.remove(uid);
                 let message = format!("Deleted job {}", job.name);
                 self.notify(Notice::normal("SuccessfulDelete", message));
-                Ok(())
+                Ok(self.controller.jobs_cache.deleted(self.key, &answer))
             }
             Err(error) => {
                 if !error.is_fenced() {

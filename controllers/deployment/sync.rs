@@ -527,6 +527,7 @@ impl Work<'_> {
         }
         let deleted = superfluous.iter().map(|rs| rs.key()).collect();
         consistency.expect_deletions(self.key, deleted);
+        let cache = &self.controller.replica_sets_cache;
         let mut outcome = Ok(());
         for rs in superfluous {
             if outcome.is_ok() {
@@ -534,8 +535,11 @@ impl Work<'_> {
                     replicaSet = &*rs.meta.name,
                     "Trying to cleanup replica set for deployment"
                 );
-                match self.controller.writer.delete_replica_set(&rs).await {
-                    Ok(()) => continue,
+                let writer = &self.controller.writer;
+                match writer.delete_replica_set(self.key, &rs, cache).await {
+                    // A known version replaces the expectation.
+                    Ok(true) => {}
+                    Ok(false) => continue,
                     Err(error) if error.is_object_not_found() => {}
                     Err(source) => {
                         outcome = Err(SyncError::Delete {

@@ -13,7 +13,8 @@ use serde_json::{Map, Value};
 use steersman_client::live::{self, LiveError};
 use steersman_client::writes::{Delete, OnFailure, StatusError, write_status};
 use steersman_client::{ApiClient, ApiError, Target};
-use steersman_objects::{Deployment, DeploymentStatus, Document, Object, ReplicaSet};
+use steersman_objects::{Deployment, DeploymentStatus, Document, Object, ObjectKey, ReplicaSet};
+use steersman_runtime::consistency::TrackedCache;
 
 use super::annotations::REVISION;
 use super::document::set_annotations;
@@ -79,13 +80,18 @@ impl Writer {
     }
 
     /// DELETEs a ReplicaSet, if its UID and resource version are still those of `rs`. It has no
-    /// pods, so the default propagation policy is enough.
-    pub(super) async fn delete_replica_set(&self, rs: &ReplicaSet) -> Result<(), ApiError> {
+    /// pods, so the default propagation policy is enough. Returns whether the answer tells the version of the
+    /// deletion, which is then recorded for the Deployment `owner`.
+    pub(super) async fn delete_replica_set(
+        &self,
+        owner: &ObjectKey,
+        rs: &ReplicaSet,
+        cache: &TrackedCache,
+    ) -> Result<bool, ApiError> {
         let options = Delete::exactly(&rs.meta).unchanged_since(rs.meta.resource_version);
-        self.client
-            .delete(Target::of::<ReplicaSet>(&rs.meta), &options)
-            .await
-            .map(drop)
+        let target = Target::of::<ReplicaSet>(&rs.meta);
+        let answer = self.client.delete(target, &options).await?;
+        Ok(cache.deleted(owner, &answer))
     }
 
     /// True if the API server has `d` and exactly the ReplicaSets `sets`, all in these versions.

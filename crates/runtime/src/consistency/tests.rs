@@ -145,6 +145,30 @@ fn owner_is_behind_until_every_cache_has_its_highest_write() {
 }
 
 #[test]
+fn owner_waits_for_the_version_of_a_deletion_that_the_answer_tells() {
+    let sets = Arc::new(Cache::of(&resource::REPLICA_SETS));
+    let web = owner();
+    let status = |metadata: &str| format!(r#"{{"kind": "Status", "metadata": {metadata}}}"#);
+    // (answer, whether the owner waits)
+    let cases = [
+        (status(r#"{"resourceVersion": "7"}"#), true),
+        (status("{}"), false),
+        (
+            status(r#"{"name": "web-1", "resourceVersion": "7"}"#),
+            false,
+        ),
+        ("{".to_owned(), false),
+    ];
+    for (answer, waits) in cases {
+        let store = ConsistencyStore::new(0);
+        let to_sets = store.track(Arc::clone(&sets) as Arc<_>);
+        assert_eq!(to_sets.deleted(&web, answer.as_bytes()), waits, "{answer}");
+        let late = resource_of(store.ensure_ready(&web));
+        assert_eq!(late.is_some(), waits, "{answer}");
+    }
+}
+
+#[test]
 fn owner_waits_for_the_cache_that_is_behind_but_not_after_a_rewind() {
     let cache = Arc::new(Cache::of(&resource::PODS));
     let store = ConsistencyStore::new(0);

@@ -67,6 +67,22 @@ impl<K: Key> TrackedCache<K> {
         Ok(())
     }
 
+    /// Records the version of a deletion for `owner` from its `answer`, a Status. False without a version, so that
+    /// only an event can tell the end of the object.
+    ///
+    /// API servers tell this version since 1.38 (kubernetes#138724). The answer is the object itself if the object
+    /// is not gone yet, and then has the version of another write.
+    pub fn deleted(&self, owner: &K, answer: &[u8]) -> bool {
+        let Ok(answer) = Identity::decode(answer) else {
+            return false;
+        };
+        let is_known = answer.name.is_empty() && answer.resource_version > 0;
+        if is_known {
+            self.wrote_at(owner, answer.resource_version);
+        }
+        is_known
+    }
+
     /// Records that a write for `owner` left `object`, with its version. [`ConsistencyStore::newest`]
     /// puts it in place of an older one.
     pub fn wrote<T: Object>(&self, owner: &K, object: &Arc<T>) {

@@ -20,15 +20,17 @@ store=http://127.0.0.1:$((port + 1))
 pids=($!)
 openssl genrsa -out "$home/sa.key" 2048 2>"$home/openssl.log"
 echo 'recorder,admin,1,"system:masters"' >"$home/tokens.csv"
-# The plugins that the embedded server lacks, or has as options only, would change the cases. Tools
-# that make clusters allow privileged containers, unlike the flag's default.
+# The plugins that the embedded server lacks, or has as options only, would change the cases. Some recordings
+# need a plugin, and set `disabled` before. Tools that make clusters allow privileged containers, unlike the
+# flag's default.
+disabled=${disabled:-ServiceAccount,TaintNodesByCondition,Priority,DefaultTolerationSeconds,StorageObjectInUseProtection}
 "$assets/kube-apiserver" --etcd-servers="$store" --secure-port="$port" --bind-address=127.0.0.1 \
   --cert-dir="$home/certificates" --token-auth-file="$home/tokens.csv" --authorization-mode=RBAC \
   --service-cluster-ip-range=10.96.0.0/16 --service-account-key-file="$home/sa.key" \
   --service-account-signing-key-file="$home/sa.key" \
   --service-account-issuer=https://kubernetes.default.svc --enable-priority-and-fairness=false \
   --allow-privileged=true \
-  --disable-admission-plugins=ServiceAccount,TaintNodesByCondition,Priority,DefaultTolerationSeconds,StorageObjectInUseProtection \
+  --disable-admission-plugins="$disabled" \
   >"$home/kube-apiserver.log" 2>&1 &
 pids=($! "${pids[@]}")
 cat >"$home/kubeconfig" <<EOF

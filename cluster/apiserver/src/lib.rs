@@ -1,5 +1,5 @@
-//! A Kubernetes API server in memory: the API of kube-apiserver 1.36 without etcd, for development
-//! and tests.
+//! A Kubernetes API server in memory: the API of kube-apiserver without etcd, for development and tests.
+//! By default it is that of 1.36; [`Server::of_release`] serves another known release.
 //!
 //! in-process client or HTTPS -> authentication -> `rest` -> admission, defaults, validation ->
 //! `store` -> watches
@@ -22,6 +22,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use serde_json::Value;
+use steersman_releases::Release;
 use steersman_values::cidr::Cidr;
 use steersman_values::clock::Clock;
 
@@ -111,8 +112,19 @@ impl Server {
 
     /// The same; a seed makes names, UIDs and lifetimes repeat.
     pub fn seeded(clock: Clock, tracks_creations: bool, seed: Option<u64>) -> Self {
+        Self::of_release(Release::DEFAULT, clock, tracks_creations, seed)
+    }
+
+    /// The same with the resources, fields and feature gates of `release`, as far as the table of
+    /// releases knows them. docs/releases.md tells the differences to real servers.
+    pub fn of_release(
+        release: Release,
+        clock: Clock,
+        tracks_creations: bool,
+        seed: Option<u64>,
+    ) -> Self {
         let server = Self {
-            registry: Registry::built_in(),
+            registry: Registry::of_release(release),
             revisions: Revisions::default(),
             clock,
             faults: Faults::default(),
@@ -175,6 +187,11 @@ impl Server {
             random: Random::new(seed),
             ..self.fork()
         }
+    }
+
+    /// The release that the server serves.
+    pub fn release(&self) -> Release {
+        self.registry.release()
     }
 
     /// Authenticates requests with this bearer token as `user`.

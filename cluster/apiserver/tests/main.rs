@@ -23,6 +23,7 @@ mod managed_fields;
 mod mutating_policies;
 mod recordings;
 mod refusals;
+mod releases;
 mod replay;
 mod resize;
 mod support;

@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 use steersman_apiserver::fielderror::FieldError;
 use steersman_apiserver::schema::{decode, typed_form};
 use steersman_apiserver::{defaults, patch, tables, validate};
+use steersman_releases::Release;
 
 /// A request to one object or collection, with the answer of the real server.
 struct Step {
@@ -138,7 +139,7 @@ const WRITES: [&str; 13] = [
 /// A created object before it is stored, with the server's metadata from the recorded answer.
 fn before_storage(step: &Step) -> Value {
     let mut object = step.body.clone();
-    typed_form::prune_unknown(step.kind(), &mut object);
+    typed_form::prune_unknown(Release::DEFAULT, step.kind(), &mut object);
     let metadata = object["metadata"].as_object_mut().unwrap();
     for name in SERVER_SET {
         if let Some(value) = step.answer["metadata"]
@@ -178,7 +179,7 @@ fn created_objects_equal_the_recorded_ones() {
                 object["spec"][field] = step.answer["spec"][field].clone();
             }
         }
-        defaults::on_create(step.kind(), &mut object, |_| {});
+        defaults::on_create(Release::DEFAULT, step.kind(), &mut object, |_| {});
         typed_form::normalize(step.kind(), &mut object);
         compared += 1;
         let mut got = without_server_set(&object);
@@ -193,7 +194,7 @@ fn created_objects_equal_the_recorded_ones() {
                 step.name()
             ));
         }
-        let errors = validate::create(step.kind(), &object);
+        let errors = validate::create(Release::DEFAULT, step.kind(), &object);
         if !errors.is_empty() {
             wrong.push(format!("{}\n  refused: {errors:?}", step.name()));
         }
@@ -303,8 +304,8 @@ fn refusals_equal_the_recorded_ones() {
                 if let Some(prefix) = object["metadata"]["generateName"].as_str() {
                     object["metadata"]["name"] = json!(format!("{prefix}abcde"));
                 }
-                defaults::on_create(kind, &mut object, |_| {});
-                validate::create(kind, &object)
+                defaults::on_create(Release::DEFAULT, kind, &mut object, |_| {});
+                validate::create(Release::DEFAULT, kind, &object)
             }
             (method, Some(old)) => {
                 let mut new = if method == "PATCH" {
@@ -324,11 +325,11 @@ fn refusals_equal_the_recorded_ones() {
                 let subresource = ["status", "finalize"]
                     .into_iter()
                     .find(|s| step.path.ends_with(&format!("/{s}")));
-                defaults::apply(kind, &mut new);
+                defaults::apply(Release::DEFAULT, kind, &mut new);
                 if subresource.is_none() {
-                    defaults::on_update(kind, &mut new, old);
+                    defaults::on_update(Release::DEFAULT, kind, &mut new, old);
                 }
-                validate::update(kind, subresource, &new, old)
+                validate::update(Release::DEFAULT, kind, subresource, &new, old)
             }
             (_, None) => continue,
         };
@@ -430,11 +431,11 @@ fn patched_objects_equal_the_recorded_ones() {
             let message = step.answer["message"].as_str().unwrap_or("");
             match result {
                 Ok(()) if step.status == 200 => {
-                    typed_form::prune_unknown(kind, &mut object);
-                    defaults::apply(kind, &mut object);
+                    typed_form::prune_unknown(Release::DEFAULT, kind, &mut object);
+                    defaults::apply(Release::DEFAULT, kind, &mut object);
                     let only_status = step.path.ends_with("/status");
                     if !only_status {
-                        defaults::on_update(kind, &mut object, old);
+                        defaults::on_update(Release::DEFAULT, kind, &mut object, old);
                     }
                     typed_form::normalize(kind, &mut object);
                     let mut got = without_server_set(&object);
@@ -454,7 +455,8 @@ fn patched_objects_equal_the_recorded_ones() {
                     }
                     restored(&mut object, old);
                     let subresource = only_status.then_some("status");
-                    let errors = validate::update(kind, subresource, &object, old);
+                    let errors =
+                        validate::update(Release::DEFAULT, kind, subresource, &object, old);
                     if !errors.is_empty() {
                         wrong.push(format!("{}\n  refused: {errors:?}", step.name()));
                     }
@@ -552,7 +554,7 @@ fn decoding_errors_equal_the_recorded_ones() {
             && step.status == 400
             && !list.contains("duplicate")
         {
-            let unknown = typed_form::prune_unknown(kind, &mut step.body.clone());
+            let unknown = typed_form::prune_unknown(Release::DEFAULT, kind, &mut step.body.clone());
             let mut got: Vec<String> = unknown
                 .iter()
                 .map(|path| format!("unknown field {path:?}"))

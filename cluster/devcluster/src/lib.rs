@@ -23,3 +23,4 @@ pub use steersman_apiserver::{
     Admission, InProcess, auth, faults, https, requests, rest, status, store, tables,
 };
 pub use steersman_nodes as nodes;
+pub use steersman_releases::Release;

@@ -122,6 +122,8 @@ pub struct NodesConfig {
     pub events: bool,
     /// Seed of the random part of delays; `None` draws a seed.
     pub seed: Option<u64>,
+    /// The version that the kubelets report, such as `v1.34.8`; `None` is that of the default release.
+    pub kubelet_version: Option<String>,
 }
 
 /// The pods that the simulated nodes act on.
@@ -154,6 +156,7 @@ impl Default for NodesConfig {
             pods: Pods::All,
             events: false,
             seed: None,
+            kubelet_version: None,
         }
     }
 }

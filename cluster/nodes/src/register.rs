@@ -213,7 +213,7 @@ async fn register(
         .patch(
             status,
             PatchKind::Strategic,
-            &node_status(name, index, clock.now_seconds()),
+            &node_status(name, index, clock.now_seconds(), config),
         )
         .await
         .map_err(failed)?;
@@ -336,7 +336,8 @@ fn node(name: &str, index: usize, config: &NodesConfig) -> Value {
 }
 
 /// The body of the status patch, with `now` as the time of all conditions.
-fn node_status(name: &str, index: usize, now: Timestamp) -> Value {
+fn node_status(name: &str, index: usize, now: Timestamp, config: &NodesConfig) -> Value {
+    let version = config.kubelet_version.as_deref().unwrap_or(GIT_VERSION);
     let resources =
         json!({ "cpu": "64", "memory": "256Gi", "ephemeral-storage": "1Ti", "pods": "10000" });
     json!({ "status": {
@@ -351,7 +352,7 @@ fn node_status(name: &str, index: usize, now: Timestamp) -> Value {
         "nodeInfo": {
             "machineID": name, "systemUUID": name, "bootID": name, "architecture": "amd64", "operatingSystem": "linux",
             "osImage": "Simulated", "kernelVersion": "none", "containerRuntimeVersion": "simulated://1",
-            "kubeletVersion": GIT_VERSION, "kubeProxyVersion": ""
+            "kubeletVersion": version, "kubeProxyVersion": ""
         }
     }})
 }

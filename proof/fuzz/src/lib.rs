@@ -15,6 +15,7 @@ use steersman_apiserver::registry::Registry;
 use steersman_apiserver::selectors::{LabelSelector, Selection};
 use steersman_apiserver::{patch, validate};
 use steersman_controllers::{cronjob, deployment};
+use steersman_devcluster::Release;
 use steersman_objects::template::{self, PodTemplate};
 use steersman_objects::{
     BootstrapToken, CertificateSigningRequest, ClusterInfo, ClusterRole, ClusterTrustBundle,
@@ -183,7 +184,7 @@ pub fn values(data: &[u8]) {
             "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": "default"},
             "spec": {"replicas": 7, "strategy": {"rollingUpdate": {"maxSurge": limit, "maxUnavailable": limit}}},
         });
-        let _ = validate::create("Deployment", &web);
+        let _ = validate::create(Release::DEFAULT, "Deployment", &web);
         if let Ok(web) = Deployment::decode(web.to_string().as_bytes()) {
             let _ = deployment::limits_of(&web);
         }

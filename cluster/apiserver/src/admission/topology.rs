@@ -16,7 +16,7 @@ impl Server {
     /// none.
     pub(crate) fn label_by_topology(&self, pod: &mut Value) {
         let node = pod["spec"]["nodeName"].as_str().unwrap_or_default();
-        if node.is_empty() {
+        if node.is_empty() || !self.release().enables("PodTopologyLabelsAdmission") {
             return;
         }
         let nodes = self

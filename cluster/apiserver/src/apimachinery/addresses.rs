@@ -48,8 +48,18 @@ pub(crate) fn is_dual_stack<'a>(texts: impl Iterator<Item = &'a str>) -> bool {
     v4 && v6
 }
 
+/// The feature gate of strict rules in fields that once accepted sloppy forms.
+const STRICT: &str = "StrictIPCIDRValidation";
+
 /// Complaints about an address. Upstream: `IsValidIPForLegacyField`.
-pub(crate) fn complaints(text: &str) -> Vec<String> {
+pub(crate) fn complaints(text: &str, errors: &Errors) -> Vec<String> {
+    if !errors.release().enables(STRICT) && sloppy(text).is_some() {
+        return Vec::new();
+    }
+    strict_complaints(text)
+}
+
+fn strict_complaints(text: &str) -> Vec<String> {
     let complaint = match sloppy(text) {
         None => "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)",
         Some(_) if text.parse::<IpAddr>().is_err() => "must not have leading 0s",
@@ -63,7 +73,7 @@ pub(crate) fn complaints(text: &str) -> Vec<String> {
 pub(crate) fn canonical_complaints(text: &str) -> Vec<String> {
     canonical(
         text,
-        complaints(text),
+        strict_complaints(text),
         sloppy(text).map(|address| address.to_string()),
     )
 }
@@ -80,7 +90,7 @@ fn canonical(text: &str, complaints: Vec<String>, canonical: Option<String>) -> 
 
 /// Checks an address.
 pub(crate) fn check(field: impl fmt::Display, text: &str, errors: &mut Errors) {
-    errors.complaints(field, text, complaints(text));
+    errors.complaints(field, text, complaints(text, errors));
 }
 
 /// Checks that other hosts can reach an address. Upstream: `ValidateEndpointIP`.
@@ -195,7 +205,14 @@ impl fmt::Display for Network {
 }
 
 /// Complaints about a network. Upstream: `IsValidCIDRForLegacyField`.
-pub(crate) fn network_complaints(text: &str) -> Vec<String> {
+fn network_complaints(text: &str, errors: &Errors) -> Vec<String> {
+    if !errors.release().enables(STRICT) && Network::sloppy(text).is_some() {
+        return Vec::new();
+    }
+    strict_network_complaints(text)
+}
+
+fn strict_network_complaints(text: &str) -> Vec<String> {
     let complaint = match Network::sloppy(text) {
         None => "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)",
         Some(_) if !Network::is_strict(text) => "must not have leading 0s in IP or prefix length",
@@ -212,14 +229,14 @@ pub(crate) fn network_complaints(text: &str) -> Vec<String> {
 pub(crate) fn canonical_network_complaints(text: &str) -> Vec<String> {
     canonical(
         text,
-        network_complaints(text),
+        strict_network_complaints(text),
         Network::sloppy(text).map(|network| network.to_string()),
     )
 }
 
 /// Checks a network.
 pub(crate) fn check_network(field: impl fmt::Display, text: &str, errors: &mut Errors) {
-    errors.complaints(field, text, network_complaints(text));
+    errors.complaints(field, text, network_complaints(text, errors));
 }
 
 /// The warning about an address in an unusual form. Upstream: `GetWarningsForIP`.

@@ -3,13 +3,22 @@
 use std::fmt;
 
 use serde_json::{Value, json};
+use steersman_releases::Release;
 
 use crate::fielderror::{FieldError, Problem};
 use crate::schema::internal;
 
 /// The errors found, in order.
-#[derive(Default)]
-pub(crate) struct Errors(Vec<FieldError>);
+pub(crate) struct Errors {
+    found: Vec<FieldError>,
+    release: Release,
+}
+
+impl Default for Errors {
+    fn default() -> Self {
+        Self::of(Release::DEFAULT)
+    }
+}
 
 /// The value at a dotted path; null if missing.
 pub(crate) fn at<'a>(object: &'a Value, path: &str) -> &'a Value {
@@ -33,16 +42,29 @@ pub(crate) fn list<'a>(object: &'a Value, path: &str) -> &'a [Value] {
 }
 
 impl Errors {
+    /// No errors so far, by the rules of `release`.
+    pub(crate) fn of(release: Release) -> Self {
+        Self {
+            found: Vec::new(),
+            release,
+        }
+    }
+
+    /// The release whose rules count.
+    pub(crate) fn release(&self) -> Release {
+        self.release
+    }
+
     pub(crate) fn into_list(self) -> Vec<FieldError> {
-        self.0
+        self.found
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.0.len()
+        self.found.len()
     }
 
     fn add(&mut self, field: impl Into<String>, problem: Problem) {
-        self.0.push(FieldError {
+        self.found.push(FieldError {
             field: field.into(),
             problem,
         });
@@ -118,11 +140,11 @@ impl Errors {
 
     /// Forgets all errors, where one alone decides.
     pub(crate) fn clear(&mut self) {
-        self.0.clear();
+        self.found.clear();
     }
 
     pub(crate) fn extend(&mut self, errors: Vec<FieldError>) {
-        self.0.extend(errors);
+        self.found.extend(errors);
     }
 
     /// Adds one `Invalid` error about `value` per text in `complaints`.

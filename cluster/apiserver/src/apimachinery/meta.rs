@@ -5,6 +5,7 @@
 use std::fmt;
 
 use serde_json::Value;
+use steersman_releases::Release;
 
 use super::errors::{Errors, at, list, text};
 use super::formats;
@@ -18,9 +19,10 @@ const STANDARD_FINALIZERS: [&str; 3] = ["kubernetes", "orphan", "foregroundDelet
 const NO_DOMAIN: &str = "name is neither a standard finalizer name nor is it fully qualified";
 
 /// The format of names. Namespaces, Services and StatefulSets become parts of DNS names.
-fn name_complaints(kind: &str, object: &Value, name: &str) -> Vec<String> {
+fn name_complaints(kind: &str, object: &Value, name: &str, release: Release) -> Vec<String> {
     let part = |path: &str| text(object, path);
     match kind {
+        "Service" if !release.enables("RelaxedServiceNameValidation") => formats::dns_label(name),
         "Namespace" | "Service" | "StatefulSet" => formats::label(name),
         "CertificateSigningRequest"
         | "ClusterRole"
@@ -56,8 +58,9 @@ fn name_complaints(kind: &str, object: &Value, name: &str) -> Vec<String> {
 pub(crate) fn check(kind: &str, object: &Value, errors: &mut Errors) {
     // Upstream: ValidateObjectMetaWithOpts, which leaves the prefix of generated names alone.
     let is_prefix_free = matches!(kind, "DeviceClass" | "ReplicationController");
+    let release = errors.release();
     let complaints = |name: &str| {
-        let complaints = name_complaints(kind, object, name).into_iter();
+        let complaints = name_complaints(kind, object, name, release).into_iter();
         // The newer checks of names count bytes.
         let worded = complaints.map(|complaint| match is_prefix_free {
             true => complaint.replace("253 characters", "253 bytes"),

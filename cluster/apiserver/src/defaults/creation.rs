@@ -4,6 +4,7 @@
 //! admission plugin `DefaultTolerationSeconds`.
 
 use serde_json::{Map, Value, json};
+use steersman_releases::Release;
 
 use super::{TEMPLATE_GENERATION, apply, gates, qos_class};
 use crate::schema::typed_form;
@@ -39,8 +40,8 @@ const DISCARDED: [&str; 3] = [
 ///
 /// These are tolerations of pods, stored versions of definitions, and the template generation of
 /// DaemonSets. Call it after [`apply`] and before validation.
-pub fn on_update(kind: &str, object: &mut Value, old: &Value) {
-    gates::drop_disabled(kind, object);
+pub fn on_update(release: Release, kind: &str, object: &mut Value, old: &Value) {
+    gates::drop_disabled(release, kind, object);
     match kind {
         "DaemonSet" => next_template_generation(object, old),
         "CustomResourceDefinition" => stored_version(object),
@@ -67,7 +68,12 @@ pub fn on_update(kind: &str, object: &mut Value, old: &Value) {
 ///
 /// The metadata must already have the name, the UID (for the selector of Jobs) and the creation
 /// time (for conditions of pods).
-pub fn on_create(kind: &str, object: &mut Value, defaulted: impl FnOnce(&mut Value)) {
+pub fn on_create(
+    release: Release,
+    kind: &str,
+    object: &mut Value,
+    defaulted: impl FnOnce(&mut Value),
+) {
     if STATUS_SUBRESOURCE.contains(&kind)
         && let Some(fields) = object.as_object_mut()
     {
@@ -82,9 +88,9 @@ pub fn on_create(kind: &str, object: &mut Value, defaulted: impl FnOnce(&mut Val
     let shares_labels = object["metadata"]["labels"]
         .as_object()
         .is_none_or(|labels| labels.is_empty());
-    apply(kind, object);
+    apply(release, kind, object);
     defaulted(object);
-    gates::drop_disabled(kind, object);
+    gates::drop_disabled(release, kind, object);
     match kind {
         "CustomResourceDefinition" => stored_version(object),
         "DaemonSet" => first_template_generation(object),

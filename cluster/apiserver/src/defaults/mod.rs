@@ -12,6 +12,7 @@ use std::sync::LazyLock;
 
 use serde_json::{Map, Value};
 use steersman_objects::template::defaults::{self, Constant, Defaults, Rule};
+use steersman_releases::Release;
 
 use crate::schema::quantity::Quantity;
 use crate::schema::{self, Struct, typed_form};
@@ -22,6 +23,7 @@ mod qos;
 mod rules;
 
 pub use creation::{on_create, on_update};
+pub(crate) use gates::drop_disabled;
 pub use qos::qos_class;
 
 /// Annotation with the template generation of a DaemonSet. `apps/v1` has no such field any more.
@@ -32,15 +34,17 @@ static CONSTANTS: LazyLock<Defaults> =
     LazyLock::new(|| Defaults::parse(include_str!("constants.txt")));
 
 /// Sets the defaults of an object of built-in kind `kind`, and brings it into the form that the
-/// server writes (see [`typed_form::normalize`]), apart from empty lists and maps, which stay. Idempotent.
+/// server of `release` writes (see [`typed_form::normalize`]), apart from empty lists and maps, which
+/// stay. Idempotent.
 /// Kinds without a shape stay unchanged.
-pub fn apply(kind: &str, object: &mut Value) {
+pub fn apply(release: Release, kind: &str, object: &mut Value) {
     let Some(shape) = schema::of_object(kind, object) else {
         return;
     };
     // Adds the mandatory structs, which get defaults, too.
     typed_form::normalize_sent(kind, object);
     typed_form::normalize_changed(shape, object, fill);
+    gates::set_enabled(release, kind, object);
 }
 
 /// The constants of a type, and the rule after them.

@@ -4,9 +4,9 @@ use super::*;
 
 /// The defaulted object. Asserts that defaulting is idempotent.
 fn applied(kind: &str, mut object: Value) -> Value {
-    apply(kind, &mut object);
+    apply(Release::DEFAULT, kind, &mut object);
     let once = object.clone();
-    apply(kind, &mut object);
+    apply(Release::DEFAULT, kind, &mut object);
     assert_eq!(object, once, "defaulting is idempotent");
     object
 }
@@ -14,16 +14,16 @@ fn applied(kind: &str, mut object: Value) -> Value {
 /// The created object. Asserts that the result is the same whether defaulting ran before.
 fn created(kind: &str, object: Value) -> Value {
     let mut alone = object.clone();
-    on_create(kind, &mut alone, |_| {});
+    on_create(Release::DEFAULT, kind, &mut alone, |_| {});
     let mut defaulted_before = object;
-    apply(kind, &mut defaulted_before);
-    on_create(kind, &mut defaulted_before, |_| {});
+    apply(Release::DEFAULT, kind, &mut defaulted_before);
+    on_create(Release::DEFAULT, kind, &mut defaulted_before, |_| {});
     assert_eq!(
         alone, defaulted_before,
         "defaulting before creation has no effect"
     );
     let mut after = alone.clone();
-    apply(kind, &mut after);
+    apply(Release::DEFAULT, kind, &mut after);
     assert_eq!(after, alone, "a created object has all defaults");
     alone
 }
@@ -169,7 +169,7 @@ fn volumes_probes_and_references_get_defaults_at_any_depth() {
 fn a_job_selects_pods_by_its_uid() {
     let job = json!({"metadata": {"name": "j", "uid": "u"}, "spec": {"template": {"spec": {}}}});
     let mut got = job.clone();
-    on_create("Job", &mut got, |_| {});
+    on_create(Release::DEFAULT, "Job", &mut got, |_| {});
     assert_eq!(
         got["spec"]["selector"],
         json!({"matchLabels": {"batch.kubernetes.io/controller-uid": "u"}})
@@ -189,7 +189,7 @@ fn a_job_selects_pods_by_its_uid() {
 
     let mut manual = job;
     manual["spec"]["manualSelector"] = json!(true);
-    on_create("Job", &mut manual, |_| {});
+    on_create(Release::DEFAULT, "Job", &mut manual, |_| {});
     assert_eq!(manual["spec"]["selector"], Value::Null);
     let queue = applied("Job", json!({"spec": {"parallelism": 2}}));
     assert_eq!(queue["spec"].get("completions"), None);
@@ -327,7 +327,7 @@ fn daemon_sets_count_template_generations() {
         let mut new = old.clone();
         let (holder, field) = pointer.rsplit_once('/').unwrap();
         new.pointer_mut(holder).unwrap()[field] = value;
-        on_update("DaemonSet", &mut new, &old);
+        on_update(Release::DEFAULT, "DaemonSet", &mut new, &old);
         assert_eq!(count(&new), expected, "{pointer}");
     }
 }
@@ -408,9 +408,9 @@ fn service_accounts_keep_the_names_of_their_secrets() {
     let sent = json!({"metadata": {"name": "s"}, "secrets": secrets});
     let kept = json!([{"name": "a"}, {"name": "b"}]);
     let mut created = sent.clone();
-    on_create("ServiceAccount", &mut created, |_| {});
+    on_create(Release::DEFAULT, "ServiceAccount", &mut created, |_| {});
     assert_eq!(created["secrets"], kept);
     let mut updated = sent.clone();
-    on_update("ServiceAccount", &mut updated, &created);
+    on_update(Release::DEFAULT, "ServiceAccount", &mut updated, &created);
     assert_eq!(updated["secrets"], kept);
 }

@@ -7,6 +7,8 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use steersman_releases::Release;
+
 use crate::custom::Custom;
 use crate::status::Qualified;
 
@@ -129,6 +131,8 @@ pub struct Resource {
     pub storage: Storage,
     /// The parsed definition of a custom kind; `None` for built-in kinds.
     pub custom: Option<Arc<Custom>>,
+    /// The release of the server, which decides about fields and validation of a built-in kind.
+    pub release: Release,
 }
 
 impl Resource {

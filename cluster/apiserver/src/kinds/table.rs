@@ -1,6 +1,9 @@
-//! The rows of built-in resources. Verbs and names equal the discovery of 1.36.
+//! The rows of built-in resources. Verbs and names equal the discovery of 1.36. Older releases lack some
+//! of the rows.
 
 use std::borrow::Cow;
+
+use steersman_releases::Release;
 
 use super::field_selectors::{EVENT_FIELDS, POD_FIELDS, field};
 use super::{DeleteAnswer, Generation, Resource, SelectableField, Storage, Subresource, convert};
@@ -129,6 +132,7 @@ fn row(
         garbage_collected: true,
         storage: Storage::Own,
         custom: None,
+        release: Release::DEFAULT,
     }
 }
 
@@ -219,13 +223,17 @@ const GROUPS: [&str; 21] = [
     "flowcontrol.apiserver.k8s.io",
 ];
 
-/// All built-in resources, with groups in the order of discovery.
-pub(crate) fn rows() -> Vec<Resource> {
+/// The built-in resources that `release` serves, with groups in the order of discovery.
+pub(crate) fn rows(release: Release) -> Vec<Resource> {
     let mut rows = core();
     rows.extend(workloads());
     rows.extend(policies());
     rows.extend(storage_admission_and_others());
     rows.extend(devices_and_fairness());
+    rows.retain(|row| release.serves(&row.group, &row.plural));
+    for row in &mut rows {
+        row.release = release;
+    }
     rows.sort_by_key(|row| GROUPS.iter().position(|group| *group == row.group));
     rows
 }

@@ -359,7 +359,7 @@ fn last_applied(resource: &Resource, live: &Value) -> Option<FieldSet> {
     }
     let shape = resource.shape(&config);
     check(shape, live).ok()?;
-    let mut set = super::declared(shape, &config).ok()?;
+    let mut set = super::declared(resource.release, shape, &config).ok()?;
     let changes = compare(shape, live, &config);
     set.subtract(&changes.touched);
     set.subtract(&changes.removed);

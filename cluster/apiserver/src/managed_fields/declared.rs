@@ -5,21 +5,33 @@
 use std::collections::{HashMap, HashSet};
 
 use serde_json::Value;
+use steersman_releases::Release;
 
 use super::set::{FieldSet, shown};
 use super::shape::{Elements, Form, Listing, Mapping, Scalar, Shape};
 use crate::patch::go_print;
 
 /// The fields in `config`, a whole object of this shape, with those that identify it. The error tells
-/// why it does not fit.
-pub(crate) fn declared(shape: Shape<'_>, config: &Value) -> Result<FieldSet, String> {
-    check(shape, config)?;
+/// why it does not fit. Fields that `release` lacks do not fit.
+pub(crate) fn declared(
+    release: Release,
+    shape: Shape<'_>,
+    config: &Value,
+) -> Result<FieldSet, String> {
+    check_in(release, shape, config)?;
     Ok(fields(shape, config))
 }
 
 /// Checks that `object` fits its shape, without duplicates in keyed lists and sets.
 pub(crate) fn check(shape: Shape<'_>, object: &Value) -> Result<(), String> {
-    let mut checks = Checks::default();
+    check_in(Release::NEWEST, shape, object)
+}
+
+fn check_in(release: Release, shape: Shape<'_>, object: &Value) -> Result<(), String> {
+    let mut checks = Checks {
+        release,
+        errors: Vec::new(),
+    };
     checks.value(shape, object, "");
     let mut errors = checks.errors;
     match errors.len() {
@@ -30,8 +42,8 @@ pub(crate) fn check(shape: Shape<'_>, object: &Value) -> Result<(), String> {
 }
 
 /// The errors of one object.
-#[derive(Default)]
 struct Checks {
+    release: Release,
     errors: Vec<String>,
 }
 
@@ -65,7 +77,7 @@ impl Checks {
     fn map(&mut self, map: Mapping<'_>, value: &Value, path: &str) {
         for (key, value) in value.as_object().into_iter().flatten() {
             let path = format!("{path}.{key}");
-            match map.child(key) {
+            match map.child(key).filter(|_| map.has(key, self.release)) {
                 Some(shape) => self.value(shape, value, &path),
                 None => self.error(&path, "field not declared in schema"),
             }

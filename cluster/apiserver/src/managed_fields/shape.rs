@@ -7,6 +7,7 @@
 //! `x-kubernetes-list-type`, `-list-map-keys` and `-map-type`.
 
 use serde_json::Value;
+use steersman_releases::Release;
 
 use crate::custom::{ListType, Schema};
 use crate::kinds::Resource;
@@ -358,6 +359,15 @@ impl<'a> Mapping<'a> {
 
     pub(super) fn child(self, key: &str) -> Option<Shape<'a>> {
         self.field(key).or_else(|| self.other())
+    }
+
+    /// Whether `release` has the field `key`, if any release has it.
+    pub(super) fn has(self, key: &str, release: Release) -> bool {
+        let field = match self.shape {
+            Shape::Struct(shape, _) => shape.field(key),
+            _ => None,
+        };
+        field.is_none_or(|field| field.since <= release)
     }
 
     /// Whether every key leads to a value without a type.

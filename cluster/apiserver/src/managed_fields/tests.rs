@@ -61,7 +61,7 @@ impl Story {
                 convert: &convert,
             },
             config: &config,
-            set: declared(self.resource.shape(&config), &config)?,
+            set: declared(self.resource.release, self.resource.shape(&config), &config)?,
             part: None,
             author: self.author(manager, Operation::Apply),
             force: false,

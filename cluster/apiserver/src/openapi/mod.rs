@@ -11,8 +11,6 @@ use std::sync::LazyLock;
 
 use serde_json::{Map, Value, json};
 
-use steersman_values::version::GIT_VERSION;
-
 use crate::registry::{Registered, Registry};
 use crate::schema::descriptions;
 
@@ -47,7 +45,7 @@ pub(crate) fn index(registry: &Registry) -> Value {
             let path = path_of(&group.name, version);
             let url = format!(
                 "/openapi/v3/{path}?hash={}",
-                hash(&registry.resources(&group.name, version))
+                hash(registry, &registry.resources(&group.name, version))
             );
             paths.insert(path, json!({"serverRelativeURL": url}));
         }
@@ -81,7 +79,7 @@ pub(crate) fn document(registry: &Registry, path: &str) -> Option<Document> {
     if entries.is_empty() {
         return None;
     }
-    let mut schemas = Schemas::default();
+    let mut schemas = Schemas::of(registry.release());
     let mut paths = Map::new();
     for entry in &entries {
         let definition = schemas.add_kind(&entry.resource);
@@ -89,18 +87,18 @@ pub(crate) fn document(registry: &Registry, path: &str) -> Option<Document> {
     }
     let json = json!({
         "openapi": "3.0.0",
-        "info": {"title": "Kubernetes", "version": GIT_VERSION},
+        "info": {"title": "Kubernetes", "version": registry.release().git_version()},
         "paths": paths,
         "components": {"schemas": schemas.into_value()},
     });
     Some(Document {
-        hash: hash(&entries),
+        hash: hash(registry, &entries),
         json,
     })
 }
 
 /// A hash that changes whenever the document of these resources changes.
-fn hash(entries: &[std::sync::Arc<Registered>]) -> String {
+fn hash(registry: &Registry, entries: &[std::sync::Arc<Registered>]) -> String {
     let custom = entries
         .iter()
         .filter_map(|entry| Some((&entry.resource, entry.resource.custom.as_ref()?)));
@@ -110,7 +108,8 @@ fn hash(entries: &[std::sync::Arc<Registered>]) -> String {
             format!("{}{document:016X}", resource.kind)
         })
         .collect();
-    let own = fingerprint(texts.iter().map(String::as_str));
+    let version = registry.release().git_version();
+    let own = fingerprint(texts.iter().map(String::as_str).chain([&*version]));
     format!("{:016X}{:016X}", *BUILT_IN ^ entries.len() as u64, own)
 }
 

@@ -5,7 +5,6 @@
 //! Generators of clients read all operations.
 
 use serde_json::{Map, Value, json};
-use steersman_values::version::GIT_VERSION;
 
 use super::Document;
 use super::schemas::Schemas;
@@ -13,7 +12,7 @@ use crate::registry::Registry;
 
 /// The document of all group versions.
 pub(crate) fn document(registry: &Registry) -> Document {
-    let mut schemas = Schemas::default();
+    let mut schemas = Schemas::of(registry.release());
     let mut paths = Map::new();
     let mut all = Vec::new();
     for group in registry.groups() {
@@ -40,12 +39,12 @@ pub(crate) fn document(registry: &Registry) -> Document {
     };
     let json = json!({
         "swagger": "2.0",
-        "info": {"title": "Kubernetes", "version": GIT_VERSION},
+        "info": {"title": "Kubernetes", "version": registry.release().git_version()},
         "paths": paths,
         "definitions": definitions,
     });
     Document {
-        hash: super::hash(&all),
+        hash: super::hash(registry, &all),
         json,
     }
 }

@@ -4,6 +4,7 @@
 //! types and merge keys. The oddities in the tables below are upstream's.
 
 use serde_json::{Map, Value, json};
+use steersman_releases::Release;
 
 use super::enums;
 use crate::kinds::Resource;
@@ -15,9 +16,11 @@ const METADATA: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 /// Type of patch bodies, which may be any JSON.
 pub(super) const PATCH: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.Patch";
 
-/// The types of one document: its kinds, and all types that they refer to.
-#[derive(Default)]
-pub(super) struct Schemas(Map<String, Value>);
+/// The types of one document: its kinds, and all types that they refer to, as `release` has them.
+pub(super) struct Schemas {
+    types: Map<String, Value>,
+    release: Release,
+}
 
 /// The reference to a type of the document.
 pub(super) fn reference(definition: &str) -> String {
@@ -118,10 +121,18 @@ fn definition_of(shape: &Struct) -> &'static str {
 }
 
 impl Schemas {
+    pub(super) fn of(release: Release) -> Self {
+        Self {
+            types: Map::new(),
+            release,
+        }
+    }
+
     pub(super) fn into_value(mut self) -> Value {
-        self.0.insert(PATCH.to_owned(), json!({"type": "object"}));
-        self.0.sort_keys();
-        Value::from(self.0)
+        self.types
+            .insert(PATCH.to_owned(), json!({"type": "object"}));
+        self.types.sort_keys();
+        Value::from(self.types)
     }
 
     /// Adds the kind of a resource and returns its name in OpenAPI.
@@ -135,7 +146,7 @@ impl Schemas {
                     Some(shape) => {
                         self.add(shape);
                         let definition = definition_of(shape).to_owned();
-                        let schema = self.0.get(&definition).cloned().unwrap_or_default();
+                        let schema = self.types.get(&definition).cloned().unwrap_or_default();
                         (definition, schema)
                     }
                     // The table of types lacks this kind.
@@ -150,7 +161,7 @@ impl Schemas {
             }
         };
         schema["x-kubernetes-group-version-kind"] = kind;
-        self.0.insert(definition.clone(), schema);
+        self.types.insert(definition.clone(), schema);
         definition
     }
 
@@ -164,10 +175,10 @@ impl Schemas {
         definition: &str,
     ) -> String {
         if let Some(shape) =
-            shape_of(group, version, kind).filter(|_| !self.0.contains_key(definition))
+            shape_of(group, version, kind).filter(|_| !self.types.contains_key(definition))
         {
             self.add(shape);
-            self.0[definition]["x-kubernetes-group-version-kind"] =
+            self.types[definition]["x-kubernetes-group-version-kind"] =
                 json!([{"group": group, "kind": kind, "version": version}]);
         }
         definition.to_owned()
@@ -175,10 +186,11 @@ impl Schemas {
 
     /// Adds a type of the table under the name `definition`.
     pub(super) fn shape(&mut self, name: &str, definition: &str) -> String {
-        if let Some(shape) = schema::by_name(name).filter(|_| !self.0.contains_key(definition)) {
+        if let Some(shape) = schema::by_name(name).filter(|_| !self.types.contains_key(definition))
+        {
             self.add(shape);
             if shape.field("apiVersion").is_some() {
-                self.0[definition]["x-kubernetes-group-version-kind"] =
+                self.types[definition]["x-kubernetes-group-version-kind"] =
                     json!([{"group": "", "kind": shape.short_name(), "version": "v1"}]);
             }
         }
@@ -209,7 +221,7 @@ impl Schemas {
             "x-kubernetes-group-version-kind":
                 [{"group": resource.group, "kind": resource.list_kind(), "version": resource.version}],
         });
-        self.0.entry(list.as_str()).or_insert(schema);
+        self.types.entry(list.as_str()).or_insert(schema);
         list
     }
 
@@ -239,19 +251,22 @@ impl Schemas {
     /// Adds a type and all types that its fields refer to.
     fn add(&mut self, shape: &'static Struct) {
         let definition = definition_of(shape);
-        if self.0.contains_key(definition) {
+        if self.types.contains_key(definition) {
             return;
         }
         // Types may contain themselves, so the name is inserted before the fields are visited.
-        self.0.insert(definition.to_owned(), Value::Null);
+        self.types.insert(definition.to_owned(), Value::Null);
         let described = descriptions::of(shape.name());
         let mut schema = json!({"type": "object"});
         if let Some(described) = described {
             schema["description"] = Value::from(described.text());
         }
-        let properties: Map<String, Value> = shape
-            .fields()
-            .iter()
+        let release = self.release;
+        let fields = || {
+            let fields = shape.fields().iter();
+            fields.filter(move |field| field.since <= release)
+        };
+        let properties: Map<String, Value> = fields()
             .map(|field| {
                 (
                     field.name.to_owned(),
@@ -259,9 +274,7 @@ impl Schemas {
                 )
             })
             .collect();
-        let required: Vec<&str> = shape
-            .fields()
-            .iter()
+        let required: Vec<&str> = fields()
             .map(|field| field.name)
             .filter(|name| requires(shape, described, name))
             .collect();
@@ -274,7 +287,7 @@ impl Schemas {
         if shape.atomic {
             schema["x-kubernetes-map-type"] = json!("atomic");
         }
-        self.0.insert(definition.to_owned(), schema);
+        self.types.insert(definition.to_owned(), schema);
     }
 
     /// The schema of a field: its type, default, description, list type and patch strategy.
@@ -362,7 +375,7 @@ impl Schemas {
             return schema;
         };
         schema["description"] = Value::from(described.text());
-        self.0.entry(described.definition).or_insert(schema);
+        self.types.entry(described.definition).or_insert(schema);
         refer(described.definition)
     }
 }

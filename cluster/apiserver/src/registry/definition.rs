@@ -7,6 +7,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde_json::Value;
+use steersman_releases::Release;
 
 use super::Registered;
 use crate::custom::{Custom, jsonpath};
@@ -121,6 +122,7 @@ fn row(definition: &Value, version: &Value, custom: Arc<Custom>) -> Resource {
             Storage::Own
         },
         custom: Some(custom),
+        release: Release::DEFAULT,
     }
 }
 

@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use parking_lot::{RwLock, RwLockWriteGuard};
+use steersman_releases::Release;
 use tokio_util::sync::CancellationToken;
 
 use crate::kinds::{self, Resource, Storage};
@@ -61,6 +62,7 @@ pub struct Group {
 #[derive(Debug)]
 pub struct Registry {
     served: RwLock<Served>,
+    release: Release,
 }
 
 #[derive(Debug, Default)]
@@ -128,15 +130,26 @@ impl Served {
 }
 
 impl Registry {
-    /// All built-in kinds.
+    /// All built-in kinds of the default release.
     pub fn built_in() -> Self {
+        Self::of_release(Release::DEFAULT)
+    }
+
+    /// All built-in kinds of `release`.
+    pub fn of_release(release: Release) -> Self {
         let registry = Self {
             served: RwLock::default(),
+            release,
         };
-        for resource in kinds::built_in() {
+        for resource in kinds::built_in(release) {
             registry.add(resource);
         }
         registry
+    }
+
+    /// The release whose kinds are served.
+    pub fn release(&self) -> Release {
+        self.release
     }
 
     /// Serves one more resource; a row with [`Storage::Converted`] shares the objects of the
@@ -267,6 +280,7 @@ impl Registry {
             (
                 Self {
                     served: RwLock::new(served),
+                    release: self.release,
                 },
                 Revisions::starting_at(revision),
             )

@@ -36,7 +36,7 @@ impl Resource {
     pub(crate) fn drop_unknown(&self, object: &mut Value) -> Vec<String> {
         match self.custom() {
             Some(custom) => custom.prune(object),
-            None => schema::typed_form::prune_unknown(&self.kind, object),
+            None => schema::typed_form::prune_unknown(self.release, &self.kind, object),
         }
     }
 
@@ -58,7 +58,7 @@ impl Resource {
     pub(crate) fn complete(&self, object: &mut Value) {
         match self.custom() {
             Some(custom) => custom.complete(object),
-            None => defaults::apply(&self.kind, object),
+            None => defaults::apply(self.release, &self.kind, object),
         }
     }
 
@@ -66,7 +66,7 @@ impl Resource {
     pub(crate) fn set_defaults(&self, object: &mut Value) {
         match self.custom() {
             Some(custom) => custom.set_defaults(object),
-            None => defaults::apply(&self.kind, object),
+            None => defaults::apply(self.release, &self.kind, object),
         }
     }
 
@@ -78,14 +78,21 @@ impl Resource {
                 custom.set_defaults(object);
                 manage(object);
             }
-            None => defaults::on_create(&self.kind, object, manage),
+            None => defaults::on_create(self.release, &self.kind, object, manage),
         }
     }
 
     /// Sets the fields that an update of `old` adds to [`Self::complete`].
     pub(crate) fn complete_change(&self, object: &mut Value, old: &Value) {
         if self.custom.is_none() {
-            defaults::on_update(&self.kind, object, old);
+            defaults::on_update(self.release, &self.kind, object, old);
+        }
+    }
+
+    /// Drops the fields of feature gates that are off.
+    pub(crate) fn drop_disabled(&self, object: &mut Value) {
+        if self.custom.is_none() {
+            defaults::drop_disabled(self.release, &self.kind, object);
         }
     }
 
@@ -101,7 +108,7 @@ impl Resource {
                 }
             }
             None => {
-                let mut errors = validate::create(&self.kind, object);
+                let mut errors = validate::create(self.release, &self.kind, object);
                 if let Storage::Converted(conversion) = self.storage {
                     errors = (conversion.errors)(object, errors);
                 }
@@ -130,7 +137,7 @@ impl Resource {
                 }
             }
             None => {
-                let mut errors = validate::update(&self.kind, part, new, old);
+                let mut errors = validate::update(self.release, &self.kind, part, new, old);
                 if let (Storage::Converted(conversion), None) = (self.storage, part) {
                     errors = (conversion.update_errors)(new, old, errors);
                 }

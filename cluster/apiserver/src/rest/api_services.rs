@@ -55,7 +55,10 @@ const CUSTOM: (u32, u32) = (1000, 100);
 impl Server {
     /// Creates the APIServices of the built-in groups.
     pub(super) fn create_api_services(&self) {
-        for (group, version, of_group, of_version) in BUILT_IN {
+        let is_served = |(group, version, ..): &(&str, &str, u32, u32)| {
+            self.registry.has_version(group, version) == Some(true)
+        };
+        for (group, version, of_group, of_version) in BUILT_IN.into_iter().filter(is_served) {
             self.create_system_object(self.api_service(
                 group,
                 version,

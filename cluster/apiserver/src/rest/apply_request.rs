@@ -43,7 +43,7 @@ impl Server {
             Err(refusal) => Err(NotApplied::Failed(refusal.clone())),
             Ok(_) => Ok(object),
         };
-        let mut set = managed_fields::declared(resource.shape(&config), &config)
+        let mut set = managed_fields::declared(resource.release, resource.shape(&config), &config)
             .map_err(|why| untyped(&config, &why))?;
         let part = target.subresource.map(|part| part.name);
         set.subtract_whole(&resource.reset_fields(part));
@@ -139,8 +139,12 @@ impl Server {
             ..
         } = ApplyOptions::of(call)?;
         let (config, _) = parse(scale::API_VERSION, scale::KIND, &call.body)?;
-        let declared = managed_fields::declared(Shape::of_object(scale::KIND, &config), &config)
-            .map_err(|why| untyped(&config, &why))?;
+        let declared = managed_fields::declared(
+            self.release(),
+            Shape::of_object(scale::KIND, &config),
+            &config,
+        )
+        .map_err(|why| untyped(&config, &why))?;
         schema::decode::decode_check(scale::KIND, &config).map_err(Status::bad_request)?;
         check_name(call.target, &config)?;
         let replicas = scale::replicas(&config)?;

@@ -276,7 +276,8 @@ fn check_kind(resource: &Resource, value: &Value, strictness: Strictness) -> Res
             if let Some(error) = schema::decode::decode_error(own, value) {
                 return Err(cannot(&error));
             }
-            let unknown = schema::typed_form::prune_unknown(own, &mut value.clone());
+            let unknown =
+                schema::typed_form::prune_unknown(resource.release, own, &mut value.clone());
             strictness
                 .warnings_or_error(unknown.iter().map(unknown_field).collect(), |errors| {
                     cannot(&format!("strict decoding error: {errors}"))

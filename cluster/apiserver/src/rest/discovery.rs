@@ -9,7 +9,7 @@ use http::Response;
 use http::header::{ACCEPT, CACHE_CONTROL, ETAG, HeaderValue, IF_NONE_MATCH, VARY};
 use http::request::Parts;
 use serde_json::{Map, Value, json};
-use steersman_values::version::{GIT_VERSION, MINOR};
+use steersman_releases::Release;
 
 use super::query::Query;
 use super::{Body, Route, Server, health};
@@ -24,15 +24,17 @@ pub(super) const AGGREGATED: &str =
     "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
 /// The document at `/version`.
-pub(super) fn version() -> Value {
+pub(super) fn version(release: Release) -> Value {
+    let (major, minor) = release.parts();
+    let (oldest_major, oldest_minor) = release.previous().parts();
     json!({
-        "major": "1",
-        "minor": MINOR.to_string(),
-        "emulationMajor": "1",
-        "emulationMinor": MINOR.to_string(),
-        "minCompatibilityMajor": "1",
-        "minCompatibilityMinor": (MINOR - 1).to_string(),
-        "gitVersion": GIT_VERSION,
+        "major": major,
+        "minor": minor,
+        "emulationMajor": major,
+        "emulationMinor": minor,
+        "minCompatibilityMajor": oldest_major,
+        "minCompatibilityMinor": oldest_minor,
+        "gitVersion": release.git_version(),
         "gitCommit": "",
         "gitTreeState": "",
         "buildDate": "1970-01-01T00:00:00Z",

@@ -60,7 +60,7 @@ impl Server {
             Route::Version => Ok(respond(
                 200,
                 "application/json",
-                Body::whole(discovery::version().to_string()),
+                Body::whole(discovery::version(self.release()).to_string()),
             )),
             Route::OpenApiV2 => Ok(self.older_openapi(parts)),
             Route::OpenApi(path) if path.is_empty() => Ok(respond(

@@ -217,7 +217,7 @@ impl Server {
                 "message": "Eviction API: evicting",
             });
             set_condition(&mut new, condition);
-            defaults::apply(&pod.resource().kind, &mut new);
+            defaults::apply(self.release(), &pod.resource().kind, &mut new);
             match self.store(pod, &current, &old, new, false, &Calls::default()) {
                 Ok(marked) => return Ok(marked),
                 Err(NotWritten::Refused(status)) => return Err(status),

@@ -3,6 +3,7 @@
 //! Upstream: `normalizeClusterIPs` and `initIPFamilyFields` in `pkg/registry/core/service/storage`.
 
 use serde_json::{Map, Value, json};
+use steersman_releases::Release;
 
 use crate::apimachinery::addresses;
 use crate::apimachinery::errors::{Errors, list, text};
@@ -45,12 +46,16 @@ pub(super) fn link_addresses(service: &mut Value, old: Option<&Value>) {
 
 /// Sets the policy and the families that a Service lacks. The errors are those of addresses, families
 /// and policies that contradict each other.
-pub(super) fn complete(service: &mut Value, old: Option<&Value>) -> Vec<FieldError> {
-    let mut errors = Errors::default();
+pub(super) fn complete(
+    release: Release,
+    service: &mut Value,
+    old: Option<&Value>,
+) -> Vec<FieldError> {
+    let mut errors = Errors::of(release);
     if text(service, "spec.type") != "ExternalName" && !old.is_some_and(|old| prefers(service, old))
     {
         choose_policy(service, old);
-        errors.extend(validate::service_addresses(service, old));
+        errors.extend(validate::service_addresses(release, service, old));
         if errors.len() == 0 {
             choose_families(service, old, &mut errors);
         }
@@ -193,7 +198,7 @@ mod tests {
         let old = old.map(in_service);
         let mut service = in_service(new);
         link_addresses(&mut service, old.as_ref());
-        let errors = complete(&mut service, old.as_ref());
+        let errors = complete(Release::DEFAULT, &mut service, old.as_ref());
         match errors.is_empty() {
             true => json!([
                 service["spec"]["ipFamilyPolicy"],

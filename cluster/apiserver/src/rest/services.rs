@@ -39,7 +39,7 @@ impl Server {
             Status::invalid(kind, &name, errors)
         };
         service_families::link_addresses(object, old);
-        let errors = service_families::complete(object, old);
+        let errors = service_families::complete(self.release(), object, old);
         if !errors.is_empty() {
             return Err(invalid(&errors));
         }

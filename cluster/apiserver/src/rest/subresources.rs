@@ -208,10 +208,17 @@ impl Server {
             }
             let mut new = old.clone();
             new["spec"]["nodeName"] = Value::from(node);
-            if let Some(status) = new["status"].as_object_mut() {
+            let release = self.release();
+            let clears = release.enables("ClearingNominatedNodeNameAfterBinding");
+            if let Some(status) = new["status"].as_object_mut().filter(|_| clears) {
                 status.shift_remove("nominatedNodeName");
             }
-            for field in ["annotations", "labels"] {
+            let copied: &[&str] = if release.enables("PodTopologyLabelsAdmission") {
+                &["annotations", "labels"]
+            } else {
+                &["annotations"]
+            };
+            for field in copied {
                 for (key, value) in binding["metadata"][field].as_object().into_iter().flatten() {
                     new["metadata"][field][key] = value.clone();
                 }
@@ -223,7 +230,7 @@ impl Server {
                 &mut new,
                 json!({"type": "PodScheduled", "status": "True", "lastTransitionTime": now}),
             );
-            defaults::apply(&target.resource().kind, &mut new);
+            defaults::apply(self.release(), &target.resource().kind, &mut new);
             match self.store(target, &current, &old, new, dry_run, &call.origin.calls) {
                 Ok(_) => return Ok(Answer::value(201, status::created())),
                 Err(NotWritten::Refused(status)) => return Err(status),

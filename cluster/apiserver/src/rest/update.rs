@@ -243,8 +243,9 @@ impl Server {
             }
         }
         let duplicates = owners::dedup(&mut new, owners::PATCHED);
-        if part.is_none() {
-            resource.complete_change(&mut new, old);
+        match part {
+            None => resource.complete_change(&mut new, old),
+            Some(_) => resource.drop_disabled(&mut new),
         }
         let is_service = part.is_none() && resource.is("Service");
         // Held until the commit, so that no other Service gets the same numbers.

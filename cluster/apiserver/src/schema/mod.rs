@@ -9,6 +9,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
 
 use serde_json::{Value, json};
+use steersman_releases::Release;
 
 pub mod decode;
 pub(crate) mod descriptions;
@@ -90,6 +91,8 @@ pub(crate) struct Field {
     pub(crate) go_type: Option<&'static str>,
     /// Names of the embedded Go structs that contain the field, such as `RuleWithOperations.Rule`.
     pub(crate) embedded: Option<&'static str>,
+    /// The first release that has the field.
+    pub(crate) since: Release,
 }
 
 /// Position of a field in a protobuf message: its number, and the embedded message that contains
@@ -400,7 +403,7 @@ impl Field {
         let after = |mark| more.iter().find_map(|word| word.strip_prefix(mark));
         let patch = more
             .iter()
-            .find(|word| !word.starts_with(['=', '@', '%', '^']))
+            .find(|word| !word.starts_with(['=', '@', '%', '^', '+']))
             .copied();
         let (strategies, merge_key) = match patch.map(|p| p.split_once(':').ok_or(p)) {
             None => ("", None),
@@ -431,6 +434,9 @@ impl Field {
             topology,
             go_type: after('%'),
             embedded: after('^'),
+            since: after('+').map_or(Release::OLDEST, |minor| {
+                Release::of_minor(minor.parse().expect("minor versions are numbers"))
+            }),
         }
     }
 }

@@ -262,6 +262,7 @@ fn is_like(text: &str, example: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+    use steersman_releases::Release;
 
     use super::*;
 
@@ -350,7 +351,7 @@ mod tests {
         });
         let mut object = json!({"spec": {"versions": [{"name": "v1", "served": true, "storage": true,
             "schema": {"openAPIV3Schema": schema}}]}});
-        let unknown = prune_unknown("CustomResourceDefinition", &mut object);
+        let unknown = prune_unknown(Release::DEFAULT, "CustomResourceDefinition", &mut object);
         assert_eq!(unknown, [""; 0]);
         normalize("CustomResourceDefinition", &mut object);
         let text = json!({"type": "string"});

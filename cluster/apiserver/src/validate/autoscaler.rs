@@ -32,11 +32,12 @@ const LONGEST_PERIOD: i64 = 1800;
 pub(super) fn check(object: &Value, old: Option<&Value>, errors: &mut Errors) {
     let least = at(object, "spec.minReplicas").as_i64();
     let most = at(object, "spec.maxReplicas").as_i64().unwrap_or(0);
-    if let Some(least) = least.filter(|least| *least < 1) {
+    let lowest = i64::from(!errors.release().enables("HPAScaleToZero"));
+    if let Some(least) = least.filter(|least| *least < lowest) {
         errors.invalid(
             "spec.minReplicas",
             least,
-            "must be greater than or equal to 1",
+            format!("must be greater than or equal to {lowest}"),
         );
     }
     match most {

@@ -20,7 +20,7 @@ fn completed(kind: &str, object: &Value) -> Value {
     for (field, value) in [("namespace", "default"), ("uid", "u")] {
         object["metadata"][field] = json!(value);
     }
-    defaults::on_create(kind, &mut object, |_| {});
+    defaults::on_create(Release::DEFAULT, kind, &mut object, |_| {});
     object
 }
 
@@ -30,7 +30,7 @@ fn answers(case: &Value) -> (Vec<String>, Vec<String>) {
     let shown = |errors: Vec<FieldError>| errors.iter().map(ToString::to_string).collect();
     let Some(old) = case.get("old") else {
         let object = completed(kind, &case["object"]);
-        let errors: Vec<String> = shown(create(kind, &object));
+        let errors: Vec<String> = shown(create(Release::DEFAULT, kind, &object));
         let warnings = if errors.is_empty() {
             warnings(kind, &object)
         } else {
@@ -41,10 +41,16 @@ fn answers(case: &Value) -> (Vec<String>, Vec<String>) {
     let old = completed(kind, old);
     let mut new = old.clone();
     change(&mut new, &case["old"], &case["object"]);
-    defaults::apply(kind, &mut new);
-    defaults::on_update(kind, &mut new, &old);
+    defaults::apply(Release::DEFAULT, kind, &mut new);
+    defaults::on_update(Release::DEFAULT, kind, &mut new, &old);
     (
-        shown(update(kind, case["part"].as_str(), &new, &old)),
+        shown(update(
+            Release::DEFAULT,
+            kind,
+            case["part"].as_str(),
+            &new,
+            &old,
+        )),
         Vec::new(),
     )
 }

@@ -271,10 +271,14 @@ fn constraint(field: &str, constraint: &Value, errors: &mut Errors) {
             return;
         }
     }
-    errors.required(
-        field,
-        "exactly one of \"matchAttribute\" or \"distinctAttribute\" is required, but multiple fields are set",
-    );
+    if errors.release().enables("DRAConsumableCapacity") {
+        errors.required(
+            field,
+            "exactly one of \"matchAttribute\" or \"distinctAttribute\" is required, but multiple fields are set",
+        );
+    } else {
+        errors.required(format!("{field}.matchAttribute"), "");
+    }
 }
 
 /// The name of an attribute: an identifier, with or without a domain.

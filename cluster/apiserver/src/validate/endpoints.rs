@@ -91,7 +91,10 @@ fn node_name(field: &str, name: &Value, errors: &mut Errors) {
 fn slice_address(kind: &str, field: &str, index: usize, address: &str, errors: &mut Errors) {
     let own = format!("{field}[{index}]");
     let (complaints, family) = match kind {
-        "IPv4" => (addresses::complaints(address), "must be an IPv4 address"),
+        "IPv4" => (
+            addresses::complaints(address, errors),
+            "must be an IPv4 address",
+        ),
         "IPv6" => (
             addresses::canonical_complaints(address),
             "must be an IPv6 address",
@@ -185,7 +188,7 @@ pub(super) fn check(object: &Value, old: Option<&Value>, errors: &mut Errors) {
 fn endpoint_address(field: &str, address: &Value, errors: &mut Errors) {
     let at_ip = format!("{field}.ip");
     let ip = text(address, "ip");
-    errors.complaints(&at_ip, ip, addresses::complaints(ip));
+    addresses::check(&at_ip, ip, errors);
     let hostname = text(address, "hostname");
     if !hostname.is_empty() {
         let complaints = formats::label(hostname);

@@ -469,14 +469,36 @@ fn completions_update(new: &Value, old: &Value, errors: &mut Errors) {
 
 /// The template can change only as far as scheduling and resources of a suspended Job go.
 pub(super) fn template_update(new: &Value, old: &Value, errors: &mut Errors) {
+    let release = errors.release();
+    if !release.enables("MutablePodResourcesForSuspendedJobs") {
+        let known = old_template_update(new, old);
+        return errors.immutable_struct("core.PodTemplateSpec", new, &known, "spec.template");
+    }
     if !has_mutable_template(old) {
         return errors.immutable_struct("core.PodTemplateSpec", new, old, "spec.template");
     }
     let (spec, before) = (at(new, "spec.template.spec"), at(old, "spec.template.spec"));
-    if *spec != with_scheduling_of(spec, before) {
+    let mut known = with_scheduling_of(spec, before);
+    copy_resources(spec, &mut known);
+    if *spec != known {
         let shown = internal::form("core.PodSpec", spec);
         errors.invalid("spec.template.spec", shown, "field is immutable");
     }
+}
+
+/// The old Job as releases without `MutablePodResourcesForSuspendedJobs` compare it with the new one:
+/// only the scheduling of a suspended Job without start time can change.
+fn old_template_update(new: &Value, old: &Value) -> Value {
+    let mut known = old.clone();
+    if at(old, "spec.suspend") == &Value::Bool(true) && at(old, "status.startTime").is_null() {
+        let spec = at(new, "spec.template.spec");
+        known["spec"]["template"]["spec"] = with_scheduling_of(spec, at(old, "spec.template.spec"));
+        for field in ["annotations", "labels"] {
+            let metadata = at(new, "spec.template.metadata");
+            copy_field(metadata, &mut known["spec"]["template"]["metadata"], field);
+        }
+    }
+    known
 }
 
 /// Whether scheduling fields and resources of the template can change. The Job has to be suspended
@@ -492,7 +514,7 @@ fn has_mutable_template(job: &Value) -> bool {
         && at(job, "status.active").as_i64().unwrap_or(0) == 0
 }
 
-/// The old pod spec with the scheduling fields and resources of `new`.
+/// The old pod spec with the scheduling fields of `new`.
 fn with_scheduling_of(new: &Value, old: &Value) -> Value {
     let mut spec = old.clone();
     for field in ["nodeSelector", "tolerations", "schedulingGates"] {
@@ -507,6 +529,11 @@ fn with_scheduling_of(new: &Value, old: &Value) -> Value {
         Value::Null
     };
     copy_field(&kept, &mut spec, "affinity");
+    spec
+}
+
+/// Copies the resources of all containers from the pod spec `new` to `spec`.
+fn copy_resources(new: &Value, spec: &mut Value) {
     for containers in ["containers", "initContainers"] {
         let asked = list(new, containers);
         let mine = spec
@@ -522,7 +549,6 @@ fn with_scheduling_of(new: &Value, old: &Value) -> Value {
             copy_field(asked, container, "resources");
         }
     }
-    spec
 }
 
 /// Copies the field from `from` to `to`, or removes it if `from` lacks it.

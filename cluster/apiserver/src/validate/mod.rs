@@ -4,6 +4,7 @@
 //! `pkg/apis/*/validation`.
 
 use serde_json::Value;
+use steersman_releases::Release;
 
 use crate::apimachinery::errors::{self, Errors, at};
 use crate::apimachinery::path::Path;
@@ -59,8 +60,8 @@ pub use update::update;
 const WITHOUT_METADATA: [&str; 2] = ["Event", "PodDisruptionBudget"];
 
 /// Errors of a new object with defaults. [`common_metadata`] has those of some kinds' metadata.
-pub fn create(kind: &str, object: &Value) -> Vec<FieldError> {
-    let mut errors = Errors::default();
+pub fn create(release: Release, kind: &str, object: &Value) -> Vec<FieldError> {
+    let mut errors = Errors::of(release);
     if !WITHOUT_METADATA.contains(&kind) {
         meta::check(kind, object, &mut errors);
     }

@@ -141,7 +141,13 @@ fn ingress_backend(field: &str, backend: &Value, errors: &mut Errors) {
         (false, true) => reference(&format!("{field}.resource"), resource, errors),
         (true, false) => {
             let name = text(service, "name");
-            errors.required_format(format!("{field}.service.name"), name, formats::label);
+            let is_relaxed = errors.release().enables("RelaxedServiceNameValidation");
+            let format = if is_relaxed {
+                formats::label
+            } else {
+                formats::dns_label
+            };
+            errors.required_format(format!("{field}.service.name"), name, format);
             let port = text(service, "port.name");
             match (port, at(service, "port.number").as_i64().unwrap_or(0)) {
                 ("", 0) => errors.required(field, "port name or number is required"),
@@ -329,7 +335,7 @@ fn address_block(field: &str, block: &Value, known: &[&str], errors: &mut Errors
     }
     let check = |field: String, text: &str, errors: &mut Errors| {
         if !known.contains(&text) {
-            errors.complaints(&field, text, addresses::network_complaints(text));
+            addresses::check_network(&field, text, errors);
         }
         Network::sloppy(text)
     };

@@ -82,11 +82,7 @@ pub(super) fn node(object: &Value, errors: &mut Errors) {
     let ranges = list(object, CIDRS);
     for (index, range) in ranges.iter().enumerate() {
         let range = range.as_str().unwrap_or("");
-        errors.complaints(
-            format!("{CIDRS}[{index}]"),
-            range,
-            addresses::network_complaints(range),
-        );
+        addresses::check_network(format!("{CIDRS}[{index}]"), range, errors);
     }
     let families: Vec<bool> = ranges
         .iter()

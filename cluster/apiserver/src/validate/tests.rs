@@ -8,8 +8,8 @@ fn created(kind: &str, mut object: Value) -> Vec<String> {
     if object.get("metadata").is_none() {
         object["metadata"] = json!({"name": "x", "namespace": "n"});
     }
-    defaults::on_create(kind, &mut object, |_| {});
-    create(kind, &object)
+    defaults::on_create(Release::DEFAULT, kind, &mut object, |_| {});
+    create(Release::DEFAULT, kind, &object)
         .iter()
         .map(ToString::to_string)
         .collect()
@@ -23,11 +23,11 @@ fn updated(
     change: impl Fn(&mut Value),
 ) -> Vec<String> {
     old["metadata"]["name"] = json!("x");
-    defaults::apply(kind, &mut old);
+    defaults::apply(Release::DEFAULT, kind, &mut old);
     let mut new = old.clone();
     change(&mut new);
-    defaults::apply(kind, &mut new);
-    update(kind, subresource, &new, &old)
+    defaults::apply(Release::DEFAULT, kind, &mut new);
+    update(Release::DEFAULT, kind, subresource, &new, &old)
         .iter()
         .map(ToString::to_string)
         .collect()

@@ -4,6 +4,7 @@
 //! therefore sees some errors several times, as with upstream.
 
 use serde_json::Value;
+use steersman_releases::Release;
 
 use super::errors::Errors;
 use super::{
@@ -30,8 +31,14 @@ enum Step {
 
 /// Errors of an update from `old` to `new` through the main endpoint, or through `subresource`
 /// (`status`, `scale`, `finalize`). For `scale` both objects are Scales, and `kind` is `Scale`.
-pub fn update(kind: &str, subresource: Option<&str>, new: &Value, old: &Value) -> Vec<FieldError> {
-    let mut errors = Errors::default();
+pub fn update(
+    release: Release,
+    kind: &str,
+    subresource: Option<&str>,
+    new: &Value,
+    old: &Value,
+) -> Vec<FieldError> {
+    let mut errors = Errors::of(release);
     meta::check_any(new, &mut errors);
     meta::check_update("", new, old, &mut errors);
     match (kind, subresource) {

@@ -48,19 +48,19 @@ impl Case {
         if let Some(patch) = &self.object {
             merge(&mut object, patch);
         }
-        defaults::on_create(&self.kind, &mut object, |_| {});
+        defaults::on_create(Release::DEFAULT, &self.kind, &mut object, |_| {});
         let (part, change) = match (&self.update, &self.status) {
             (Some(update), _) => (None, update.clone()),
             (None, Some(status)) => (Some("status"), json!({"status": status})),
-            (None, None) => return create(&self.kind, &object),
+            (None, None) => return create(Release::DEFAULT, &self.kind, &object),
         };
         if let Some(before) = &self.before {
             merge(&mut object, &json!({"status": before}));
         }
         let mut new = object.clone();
         merge(&mut new, &change);
-        defaults::apply(&self.kind, &mut new);
-        update(&self.kind, part, &new, &object)
+        defaults::apply(Release::DEFAULT, &self.kind, &mut new);
+        update(Release::DEFAULT, &self.kind, part, &new, &object)
     }
 }
 
@@ -84,7 +84,7 @@ fn workloads_get_the_defaults_of_kube_apiserver() {
     {
         let mut object = base(&kind);
         merge(&mut object, &given);
-        defaults::on_create(&kind, &mut object, |_| {});
+        defaults::on_create(Release::DEFAULT, &kind, &mut object, |_| {});
         let metadata = ["labels", "annotations"].map(|field| {
             let found = object["metadata"].get(field).cloned();
             (found, stored["metadata"].get(field).cloned())

@@ -112,6 +112,7 @@ fn mask_versions(message: &str) -> String {
         ("too old resource version: 1 (", ")"),
         ("ResourceVersion in record (", ")"),
         ("ResourceVersion in object meta: ", ""),
+        (r#"\"resourceVersion\":\""#, r#"\""#),
     ] {
         if let Some(start) = masked.find(before).map(|at| at + before.len()) {
             let digits = masked[start..]

@@ -13,6 +13,7 @@ use serde_json::Value;
 use steersman_apiserver::requests::RequestLog;
 use steersman_apiserver::{Admission, Server, expire_events};
 use steersman_nodes::{ATTACH_DETACH, BINDER, NodesConfig};
+use steersman_releases::Release;
 use steersman_runtime::controller::Descriptor;
 use steersman_values::clock::Clock;
 
@@ -26,6 +27,7 @@ use super::snapshot::Snapshot;
 #[must_use = "a builder has no effect before `start`"]
 pub struct Builder {
     clock: Option<Clock>,
+    release: Release,
     managed_fields: bool,
     snapshot: Option<Snapshot>,
     admission: Option<Admission>,
@@ -52,6 +54,7 @@ impl Default for Builder {
     fn default() -> Self {
         Self {
             clock: None,
+            release: Release::DEFAULT,
             managed_fields: true,
             snapshot: None,
             admission: None,
@@ -75,6 +78,37 @@ impl Builder {
     /// A test that pauses and advances Tokio's time thus moves it, too.
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = Some(clock);
+        self
+    }
+
+    /// The release of Kubernetes to serve, such as `1.34`, `v1.34` or `1.34.8`: its resources, fields and
+    /// feature gates, as far as docs/releases.md lists them. The default is 1.36.
+    /// [`start`](Self::start) returns the error for an unknown release. A cluster that starts from a
+    /// snapshot has the release of the snapshot.
+    ///
+    /// ```
+    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// use steersman_devcluster::DevCluster;
+    ///
+    /// let cluster = DevCluster::builder().kubernetes_version("1.34").start().await?;
+    /// assert_eq!(cluster.get("/version").await?["gitVersion"], "v1.34.8");
+    /// # Ok(())
+    /// # }
+    /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(example()).unwrap();
+    /// ```
+    pub fn kubernetes_version(mut self, version: &str) -> Self {
+        match version.parse() {
+            Ok(release) => self.release(release),
+            Err(unknown) => {
+                self.unknown.get_or_insert(StartError::from(unknown));
+                self
+            }
+        }
+    }
+
+    /// As [`kubernetes_version`](Self::kubernetes_version), for a release that is known.
+    pub fn release(mut self, release: Release) -> Self {
+        self.release = release;
         self
     }
 
@@ -299,8 +333,10 @@ impl Builder {
             .unwrap_or_else(|| Clock::runtime(Timestamp::now()));
         let mut server = match &self.snapshot {
             Some(snapshot) => snapshot.server(clock, self.managed_fields, self.seed),
-            None => Server::seeded(clock, self.managed_fields, self.seed),
+            None => Server::of_release(self.release, clock, self.managed_fields, self.seed),
         };
+        let version = &mut self.nodes.kubelet_version;
+        version.get_or_insert_with(|| server.release().git_version());
         let runs = |name: &str| self.controllers.iter().any(|known| known.name == name);
         if runs(BINDER) {
             self.nodes.binds_claims = false;

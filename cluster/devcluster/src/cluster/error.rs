@@ -2,6 +2,7 @@
 
 use steersman_apiserver::status::Status;
 use steersman_nodes::NodesError;
+use steersman_releases::UnknownRelease;
 use steersman_runtime::controller::InitError;
 
 use super::manifests::ManifestError;
@@ -32,6 +33,9 @@ pub enum StartError {
         /// Those there are.
         known: Vec<&'static str>,
     },
+    /// Steersman does not know the release of Kubernetes.
+    #[error(transparent)]
+    UnknownRelease(#[from] UnknownRelease),
     /// A controller could not be built.
     #[error(transparent)]
     Controller(#[from] InitError),

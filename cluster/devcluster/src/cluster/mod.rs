@@ -17,6 +17,7 @@ use steersman_apiserver::rest::ServiceRangeError;
 use steersman_apiserver::status::Status;
 use steersman_apiserver::store::{Compacted, Event};
 use steersman_apiserver::{Admission, InProcess, Server};
+use steersman_releases::Release;
 use steersman_runtime::controller::ClusterCredentials;
 use steersman_values::cidr::Cidr;
 use steersman_values::clock::Clock;
@@ -168,6 +169,11 @@ impl DevCluster {
         let mut server = Server::new(clock, true);
         server.set_admission(Admission::FULL);
         Self::over(Arc::new(server))
+    }
+
+    /// The release of Kubernetes that the server serves.
+    pub fn release(&self) -> Release {
+        self.server.release()
     }
 
     /// Serves the metrics APIs too, from annotations of pods and from ConfigMaps. Clusters of

@@ -11,6 +11,7 @@ use std::time::Duration;
 use prometheus::Registry;
 use steersman_client::{ApiClient, ClientMetrics, ClientSettings, user_agent};
 use steersman_nodes::{self as nodes, NodesConfig};
+use steersman_options::features::FeatureGates;
 use steersman_runtime::controller::{ClientFactory, ContextParts, ControllerContext, Descriptor};
 use steersman_runtime::informer::InformerFactory;
 use steersman_runtime::tasks::{CancellationToken, Tasks};
@@ -126,6 +127,8 @@ impl Running {
         });
         (context.tasks, context.stop) = (Arc::clone(&self.base.tasks), self.base.stop.clone());
         context.credentials = cluster.credentials();
+        context.release = cluster.release();
+        context.features = FeatureGates::new(|gate| context.release.enables(gate));
         for descriptor in table {
             descriptor.watch(&informers, &context.features);
         }

@@ -100,10 +100,12 @@ impl Server {
     ) -> Arc<Active<R>> {
         let store = |plural: &str| {
             let entry = self.registry.find(GROUP, "v1", plural);
-            entry.expect("policies are built in").store.clone()
+            entry.map(|entry| entry.store.clone())
         };
-        let policies = store(policies);
-        let bindings = store(bindings);
+        // Older releases have no mutating policies.
+        let (Some(policies), Some(bindings)) = (store(policies), store(bindings)) else {
+            return Arc::default();
+        };
         let mut cached = cached.lock();
         let revisions = (policies.latest(), bindings.latest());
         if cached.revisions == revisions {

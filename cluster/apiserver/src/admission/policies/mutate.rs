@@ -224,7 +224,7 @@ fn applied(
         configuration[field] = object[field].clone();
     }
     let shape = resource.shape(&configuration);
-    managed_fields::declared(shape, &configuration).map_err(untyped)?;
+    managed_fields::declared(resource.release, shape, &configuration).map_err(untyped)?;
     let atomics = managed_fields::atomics(shape, &configuration);
     if !atomics.is_empty() {
         return Err(format!(

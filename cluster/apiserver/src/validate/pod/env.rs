@@ -80,8 +80,11 @@ fn value_source(path: &Path<'_>, from: &Value, has_value: bool, errors: &mut Err
     source("secretKeyRef", errors, &key);
     source("fileKeyRef", errors, &file_key);
     let complaint = match sources {
-        0 => {
+        0 if errors.release().enables("EnvFiles") => {
             "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`"
+        }
+        0 => {
+            "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef` or `secretKeyRef`"
         }
         _ if has_value => "may not be specified when `value` is not empty",
         1 => return,

@@ -6,6 +6,7 @@
 use std::collections::HashSet;
 
 use serde_json::Value;
+use steersman_releases::Release;
 
 use super::{Errors, Path, affinity, formats, list, number, selector, text};
 use crate::schema::internal;
@@ -123,7 +124,8 @@ pub(in super::super) fn tolerations(path: &Path<'_>, tolerations: &[Value], erro
                 "value must be empty when `operator` is 'Exists'",
             ),
             "Exists" => {}
-            "Lt" | "Gt" => errors.not_supported(
+            // Known since 1.35, and behind a gate that is off.
+            "Lt" | "Gt" if errors.release() >= Release::of_minor(35) => errors.not_supported(
                 path.child("operator"),
                 operator,
                 &["Equal", "Exists", "Lt", "Gt"],

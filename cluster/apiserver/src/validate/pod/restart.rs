@@ -25,13 +25,15 @@ pub(super) fn check(path: &Path<'_>, container: &Value, errors: &mut Errors) {
     if rules.len() > 20 {
         errors.too_many(path, rules.len(), 20);
     }
+    let release = errors.release();
+    let actions: &[&str] = if release.enables("RestartAllContainersOnContainerExits") {
+        &["Restart", "RestartAllContainers"]
+    } else {
+        &["Restart"]
+    };
     for (index, rule) in rules.iter().enumerate() {
         let path = path.index(index);
-        errors.one_of(
-            path.child("action"),
-            text(rule, "action"),
-            &["Restart", "RestartAllContainers"],
-        );
+        errors.one_of(path.child("action"), text(rule, "action"), actions);
         let codes_path = path.child("exitCodes");
         let codes = &rule["exitCodes"];
         if codes.is_null() {

@@ -6,6 +6,7 @@
 use std::collections::HashSet;
 
 use serde_json::{Value, json};
+use steersman_releases::Release;
 
 use super::errors::{Errors, at, list, text};
 use super::pod::{self, PROTOCOLS};
@@ -25,8 +26,8 @@ const ONLY_LOAD_BALANCER: &str = "may only be used when `type` is 'LoadBalancer'
 const MAX_AFFINITY_SECONDS: i64 = 86_400;
 
 /// Errors of the addresses and families of a Service.
-pub(crate) fn addresses(service: &Value, old: Option<&Value>) -> Vec<FieldError> {
-    let mut errors = Errors::default();
+pub(crate) fn addresses(release: Release, service: &Value, old: Option<&Value>) -> Vec<FieldError> {
+    let mut errors = Errors::of(release);
     addressing::check(&service["spec"], old, &mut errors);
     errors.into_list()
 }

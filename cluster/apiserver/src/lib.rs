@@ -100,6 +100,10 @@ pub struct Server {
     settling: Mutex<Definitions>,
     /// Whether entries of managed fields begin with creation, rather than with the first apply.
     pub(crate) tracks_creations: bool,
+    /// The gate `ManagedFieldsOptOut` of 1.38: clients may ask for objects without managed fields.
+    pub(crate) managed_fields_opt_out: bool,
+    /// Whether the Status in the answer to a DELETE has the version of the deletion, as since 1.38.
+    pub(crate) deletion_versions: bool,
 }
 
 impl Server {
@@ -140,6 +144,8 @@ impl Server {
             disks: Arc::default(),
             settling: Mutex::default(),
             tracks_creations,
+            managed_fields_opt_out: false,
+            deletion_versions: false,
         };
         server.create_system_objects();
         server
@@ -175,7 +181,21 @@ impl Server {
             disks: Arc::default(),
             settling: Mutex::default(),
             tracks_creations: self.tracks_creations,
+            managed_fields_opt_out: self.managed_fields_opt_out,
+            deletion_versions: self.deletion_versions,
         }
+    }
+
+    /// Lets clients ask for objects without `metadata.managedFields`, by the parameter `drop` in `Accept`.
+    /// This is the gate `ManagedFieldsOptOut` of 1.38, which is off by default there, too.
+    pub fn allow_managed_fields_opt_out(&mut self) {
+        self.managed_fields_opt_out = true;
+    }
+
+    /// Tells the version of a deletion in the answer to a DELETE, if the answer is a Status. API servers do so
+    /// since kubernetes#138724, which is a part of 1.38.
+    pub fn tell_deletion_versions(&mut self) {
+        self.deletion_versions = true;
     }
 
     /// The same, with a clock of its own. With a seed, the server generates the same names and

@@ -355,10 +355,14 @@ impl Status {
 }
 
 /// The `Success` answer of a deletion. `details` names the deleted object.
-pub fn deleted(resource: Qualified<'_>, name: &str, uid: &str) -> Value {
+pub fn deleted(resource: Qualified<'_>, name: &str, uid: &str, revision: Option<u64>) -> Value {
     let mut details = resource.details(name);
     details.insert("uid".to_owned(), Value::from(uid));
-    json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details})
+    let metadata = match revision {
+        Some(revision) => json!({"resourceVersion": revision.to_string()}),
+        None => json!({}),
+    };
+    json!({"kind": "Status", "apiVersion": "v1", "metadata": metadata, "status": "Success", "details": details})
 }
 
 /// The `Success` answer of a subresource that creates, such as `binding`.

@@ -2,8 +2,11 @@
 //!
 //! Upstream is `apiserver/pkg/endpoints/handlers/negotiation`.
 
+use std::sync::Arc;
+
 use crate::route::Target;
 use crate::status::Status;
+use crate::store::Object;
 
 /// The view of objects in an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,6 +68,9 @@ pub(super) struct Form {
     pub(super) view: View,
     /// YAML in place of JSON; lists and watches ignore it.
     pub(super) yaml: bool,
+    /// Whether objects come without `metadata.managedFields`. Upstream: the parameter `drop` of 1.38,
+    /// with the gate `ManagedFieldsOptOut`.
+    pub(super) drops_managed_fields: bool,
 }
 
 /// Media types that upstream serves, for the text of errors. This server writes JSON and YAML only.
@@ -80,7 +86,17 @@ impl Form {
     const JSON: Self = Self {
         view: View::Full,
         yaml: false,
+        drops_managed_fields: false,
     };
+
+    /// The object with or without its managed fields, as the client asked.
+    pub(super) fn trimmed(self, object: &Arc<Object>) -> Arc<Object> {
+        if self.drops_managed_fields {
+            Arc::new(object.without_managed_fields())
+        } else {
+            Arc::clone(object)
+        }
+    }
 
     /// The best form that `accept` allows for objects. Clients that prefer protobuf get the JSON
     /// that they list after it.
@@ -139,11 +155,13 @@ impl Form {
         let mut kind = "";
         let mut group = "";
         let mut version = "";
+        let mut dropped = "";
         for part in parts {
             match part.split_once('=') {
                 Some(("as", value)) => kind = value,
                 Some(("g", value)) => group = value,
                 Some(("v", value)) => version = value,
+                Some(("drop", value)) => dropped = value,
                 _ => {}
             }
         }
@@ -158,7 +176,14 @@ impl Form {
             ("APIGroupDiscoveryList", "apidiscovery.k8s.io", "v2") => View::Discovery,
             _ => return None,
         };
-        Some(Self { view, yaml })
+        Some(Self {
+            view,
+            yaml,
+            // Other fields are ignored, as upstream.
+            drops_managed_fields: dropped
+                .split('+')
+                .any(|field| field == "metadata.managedFields"),
+        })
     }
 }
 
@@ -224,5 +249,28 @@ mod tests {
         let either = format!("{table},application/json");
         let form = Form::negotiate(&either, Views::WithoutTable).unwrap();
         assert_eq!(form.view, View::Full);
+    }
+
+    #[test]
+    fn managed_fields_are_one_of_the_dropped_fields() {
+        let cases = [
+            ("application/json", false),
+            ("application/json;drop=metadata.managedFields", true),
+            ("*/*; drop=metadata.managedFields", true),
+            (
+                "application/json;drop=metadata.labels+metadata.managedFields",
+                true,
+            ),
+            ("application/json;drop=metadata.labels", false),
+            ("application/json;drop=", false),
+            (
+                "application/json,application/json;drop=metadata.managedFields",
+                false,
+            ),
+        ];
+        for (accept, expected) in cases {
+            let form = Form::negotiate(accept, Views::All).unwrap();
+            assert_eq!(form.drops_managed_fields, expected, "{accept}");
+        }
     }
 }

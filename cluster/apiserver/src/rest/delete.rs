@@ -163,9 +163,11 @@ impl Server {
         let options = DeleteOptions::parse(call)?;
         let deleted = self.delete_object(Some(&call.origin), target, &options)?;
         let mut answer = if deleted.gone && resource.delete_answer == DeleteAnswer::Status {
+            let Deleted { object, .. } = deleted;
+            let revision = self.deletion_versions.then_some(object.revision);
             Answer::value(
                 200,
-                status::deleted(resource.named(), &target.name, deleted.object.uid()),
+                status::deleted(resource.named(), &target.name, object.uid(), revision),
             )
         } else {
             let accepted = !deleted.gone && options.orphan_dependents == Some(false);

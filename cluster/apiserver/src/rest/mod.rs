@@ -324,7 +324,8 @@ impl Server {
             user_agent,
         );
         *measured = Some(Measured::start(&self.metrics, labels));
-        let form = Form::negotiate(header(parts, &ACCEPT), Views::of(&target))?;
+        let mut form = Form::negotiate(header(parts, &ACCEPT), Views::of(&target))?;
+        form.drops_managed_fields &= self.managed_fields_opt_out;
         if body.len() > MAX_BODY {
             return Err(Status::body_too_large(MAX_BODY));
         }

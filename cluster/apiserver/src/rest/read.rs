@@ -196,9 +196,12 @@ impl Server {
     }
 
     /// A page in the view that the client requested.
-    pub(super) fn show_page(&self, call: &Call<'_>, page: Page) -> Result<Answer, Status> {
+    pub(super) fn show_page(&self, call: &Call<'_>, mut page: Page) -> Result<Answer, Status> {
         let resource = call.target.resource();
         let metadata = page.metadata();
+        for object in &mut page.objects {
+            *object = call.form.trimmed(object);
+        }
         match call.form.view {
             View::Table => {
                 let include = RowObject::parse(call.query.text("includeObject"))?;

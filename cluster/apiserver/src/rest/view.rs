@@ -69,6 +69,7 @@ impl Server {
     /// One object in the view that the client requested.
     pub(super) fn show(&self, call: &Call<'_>, object: &Arc<Object>) -> Bytes {
         let resource = call.target.resource();
+        let object = &call.form.trimmed(object);
         match call.form.view {
             View::Full | View::Discovery => full(resource, object),
             View::Metadata => metadata_only(object),

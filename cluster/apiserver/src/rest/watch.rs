@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch::Receiver;
 use tokio::time::Instant;
 
-use super::accept::View;
+use super::accept::{Form, View};
 use super::query::{ListOptions, parse_revision};
 use super::view::{self, RowObject};
 use super::{Answer, Body, Call, Server, Verb};
@@ -56,7 +56,7 @@ struct Watch {
     entry: Arc<Registered>,
     prefix: String,
     selection: Selection,
-    view: View,
+    form: Form,
     include: RowObject,
     columns_sent: bool,
     bookmarks: bool,
@@ -122,7 +122,7 @@ impl Server {
             entry: target.entry.clone(),
             prefix: target.prefix(),
             selection,
-            view: call.form.view,
+            form: call.form,
             include,
             columns_sent: false,
             bookmarks: options.bookmarks,
@@ -437,7 +437,10 @@ impl Watch {
                 let resource = &self.entry.resource;
                 let make =
                     || Arc::new(old.at_revision(resource, event.revision, EventKind::Deleted));
-                if self.view == View::Full && matches!(resource.storage, Storage::Own) {
+                if self.form.view == View::Full
+                    && matches!(resource.storage, Storage::Own)
+                    && !self.form.drops_managed_fields
+                {
                     Some(event.left_frame(|| make().frame(EventKind::Deleted)))
                 } else {
                     let left = make();
@@ -449,7 +452,8 @@ impl Watch {
 
     fn frame(&mut self, kind: EventKind, object: &Arc<Object>) -> Bytes {
         let resource = &self.entry.resource;
-        match self.view {
+        let object = &self.form.trimmed(object);
+        match self.form.view {
             View::Full | View::Discovery if matches!(resource.storage, Storage::Own) => {
                 object.frame(kind)
             }
@@ -476,7 +480,7 @@ impl Watch {
         if initial_events_end {
             metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
         }
-        let object: Value = match self.view {
+        let object: Value = match self.form.view {
             View::Metadata => {
                 json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata})
             }

@@ -3,7 +3,8 @@
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::io::Write;
-use std::sync::Arc;
+use std::ops::Range;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use serde::ser::{Serialize, SerializeMap, Serializer};
@@ -56,7 +57,12 @@ pub struct Object {
     /// `apiVersion`.
     start: usize,
     tail: usize,
+    /// Offsets of the managed fields in the frame, found when a client first drops them.
+    managed_fields: OnceLock<Option<Range<usize>>>,
 }
+
+/// The name of the managed fields, as the encoder writes it.
+const MANAGED_FIELDS: &str = "\"managedFields\":";
 
 impl Object {
     /// The object that is stored at `revision`, with `metadata.resourceVersion` set.
@@ -129,7 +135,48 @@ impl Object {
             kind_of_frame: kind,
             start,
             tail,
+            managed_fields: OnceLock::new(),
         }
+    }
+
+    /// The same version without `metadata.managedFields`. Costs a copy of the rest.
+    #[must_use]
+    pub fn without_managed_fields(&self) -> Self {
+        let range = self
+            .managed_fields
+            .get_or_init(|| self.find_managed_fields());
+        let frame = match range {
+            Some(range) => {
+                Bytes::from([&self.frame[..range.start], &self.frame[range.end..]].concat())
+            }
+            None => self.frame.clone(),
+        };
+        Self {
+            key: Arc::clone(&self.key),
+            texts: self.texts.clone(),
+            frame,
+            managed_fields: OnceLock::from(None),
+            ..*self
+        }
+    }
+
+    /// The offsets of the managed fields with one comma beside them.
+    fn find_managed_fields(&self) -> Option<Range<usize>> {
+        #[derive(serde::Deserialize)]
+        struct OnlyManagedFields<'a> {
+            #[serde(borrow, rename = "managedFields")]
+            managed_fields: &'a RawValue,
+        }
+        let parsed: OnlyManagedFields<'_> = serde_json::from_str(self.metadata()).ok()?;
+        let value = parsed.managed_fields.get();
+        let start = value.as_ptr().addr() - self.frame.as_ptr().addr();
+        let end = start + value.len();
+        let start = start - MANAGED_FIELDS.len();
+        Some(match (self.frame[start - 1], self.frame[end]) {
+            (b',', _) => start - 1..end,
+            (_, b',') => start..end + 1,
+            _ => start..end,
+        })
     }
 
     /// `metadata.name`.

@@ -29,6 +29,8 @@ pub struct Builder {
     clock: Option<Clock>,
     release: Release,
     managed_fields: bool,
+    managed_fields_opt_out: bool,
+    deletion_versions: bool,
     snapshot: Option<Snapshot>,
     admission: Option<Admission>,
     event_ttl: Duration,
@@ -56,6 +58,8 @@ impl Default for Builder {
             clock: None,
             release: Release::DEFAULT,
             managed_fields: true,
+            managed_fields_opt_out: false,
+            deletion_versions: false,
             snapshot: None,
             admission: None,
             event_ttl: Duration::ZERO,
@@ -117,6 +121,21 @@ impl Builder {
     /// writes are faster.
     pub fn managed_fields(mut self, recorded: bool) -> Self {
         self.managed_fields = recorded;
+        self
+    }
+
+    /// Lets clients ask for objects without `metadata.managedFields`: by `drop=metadata.managedFields` in
+    /// `Accept`, as servers of 1.38 with the feature gate `ManagedFieldsOptOut`. The default is that they
+    /// cannot. Informers ask for it.
+    pub fn managed_fields_opt_out(mut self) -> Self {
+        self.managed_fields_opt_out = true;
+        self
+    }
+
+    /// Answers to DELETE tell the version of the deletion, as API servers do since 1.38. By default a Status has no
+    /// version. Controllers then wait for this version, and no longer for the event.
+    pub fn deletion_versions(mut self) -> Self {
+        self.deletion_versions = true;
         self
     }
 
@@ -351,6 +370,12 @@ impl Builder {
         server.log = self.log;
         if let Some(admission) = self.admission {
             server.set_admission(admission);
+        }
+        if self.managed_fields_opt_out {
+            server.allow_managed_fields_opt_out();
+        }
+        if self.deletion_versions {
+            server.tell_deletion_versions();
         }
         server.serve_metrics();
         let server = Arc::new(server);

@@ -175,12 +175,54 @@ fn manifests_are_applied_and_only_the_named_controllers_run() {
 }
 
 #[test]
+fn the_server_and_its_manager_have_the_named_release() {
+    let directory = tempfile::tempdir().unwrap();
+    let manifest = directory.path().join("web.yaml");
+    let template = "template: {metadata: {labels: {app: web}}, spec: {containers: [{name: main, image: web}]}}";
+    let head = "apiVersion: apps/v1, kind: ReplicaSet, metadata: {name: web}";
+    let spec = format!("{{replicas: 1, selector: {{matchLabels: {{app: web}}}}, {template}}}");
+    std::fs::write(&manifest, format!("{{{head}, spec: {spec}}}")).unwrap();
+    // (flag, version, whether ReplicaSets report terminating pods)
+    for (release, version, reports) in [
+        ("v1.34.8", "v1.34.8", false),
+        ("1.36", "v1.36.2", true),
+        ("1.37", "v1.37.0", true),
+    ] {
+        let release = format!("--kubernetes-version={release}");
+        let manifest = manifest.to_str().unwrap();
+        let server = Started::new(&mut steersman(&[
+            "apiserver",
+            &release,
+            "--nodes=1",
+            "--apply",
+            manifest,
+        ]));
+        let read = |path: &str| get(&server.kubeconfig(), path);
+        assert_eq!(read("/version")["gitVersion"], version);
+        let node = &read("/api/v1/nodes")["items"][0];
+        assert_eq!(node["status"]["nodeInfo"]["kubeletVersion"], version);
+        let set = || read("/apis/apps/v1/namespaces/default/replicasets/web");
+        let start = std::time::Instant::now();
+        while set()["status"]["availableReplicas"] != 1 {
+            assert!(start.elapsed() < LIMIT, "{}", set());
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        let reported = !set()["status"]["terminatingReplicas"].is_null();
+        assert_eq!(reported, reports, "{version}: {}", set());
+    }
+}
+
+#[test]
 fn invalid_input_leads_to_one_error_and_no_ready_line() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port().to_string();
     let in_use = format!("Error: listen on 127.0.0.1:{port}: Address already in use");
     // (arguments, beginning of the error)
-    let cases: [(&[&str], &str); 9] = [
+    let cases: [(&[&str], &str); 10] = [
+        (
+            &["--kubernetes-version=1.20"],
+            "error: invalid value '1.20' for '--kubernetes-version <RELEASE>': \"1.20\" is no release of Kubernetes that Steersman knows: 1.33, 1.34, 1.35, 1.36, 1.37",
+        ),
         (&["--bogus"], "error: unexpected argument '--bogus' found"),
         (&["extra"], "error: unexpected argument 'extra' found"),
         (

@@ -400,6 +400,29 @@ fn an_environment_variable_turns_controllers_and_nodes_on() {
 }
 
 #[test]
+fn an_environment_variable_selects_the_release() {
+    const RELEASE: &str = "STEERSMAN_KUBERNETES_VERSION";
+    let assets = Assets::new();
+    let admin = assets.clients.master();
+    let old = (RELEASE, "1.34");
+    for environment in [vec![old], vec![old, ("STEERSMAN_CONTROLLERS", "*")]] {
+        let server = assets.start(&environment);
+        let (_, body) = server.ask(Some(&admin), "GET /version", &Value::Null);
+        let found: Value = serde_json::from_str(&body).unwrap();
+        assert_eq!(found["gitVersion"], "v1.34.8", "{environment:?}");
+    }
+    let mut version = assets.program("kube-apiserver");
+    version.arg("--version").env(RELEASE, "1.34");
+    assert_eq!(text(&mut version), "Kubernetes v1.34.8\n");
+    let mut unknown = assets.api_server(free_port());
+    let (code, log) = Program::spawn(unknown.env(RELEASE, "1.20")).end_with_log();
+    assert_eq!(code, Some(1), "{log}");
+    let expected =
+        "STEERSMAN_KUBERNETES_VERSION: \"1.20\" is no release of Kubernetes that Steersman knows";
+    assert!(log.contains(expected), "{log}");
+}
+
+#[test]
 fn wrong_flags_and_used_ports_are_errors_as_with_the_real_program() {
     let assets = Assets::new();
     let used = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

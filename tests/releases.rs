@@ -1,8 +1,9 @@
 //! docs/releases.md agrees with the tables.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use steersman_releases::{ADDED, Effect, GATED, Gate, READ, Release, Spec, Stage};
+use steersman_releases::{ADDED, Effect, GATED, Gate, READ, Release, SERVED_SINCE, Spec, Stage};
 
 use crate::docs::keep_part;
 
@@ -13,6 +14,7 @@ fn releases() -> impl Iterator<Item = Release> {
     Release::known().rev()
 }
 
+/// The head of a table with a column for each release, and a last one.
 fn heads(first: &str, last: &str) -> String {
     let mut head = format!("| {first} |");
     let mut line = "|---|".to_owned();
@@ -47,6 +49,46 @@ fn effect(effect: Effect) -> String {
         Effect::Always(fixed, reason) => format!("always {}: {reason}", state(fixed)),
         Effect::NotYet(fixed, missing) => format!("not yet, as {}: {missing}", state(fixed)),
     }
+}
+
+#[test]
+fn the_page_lists_the_resources_of_some_releases() {
+    let mut table = heads("resource", "version");
+    for (group, plural, _) in SERVED_SINCE {
+        write!(table, "| `{plural}.{group}` |").unwrap();
+        for release in releases() {
+            let is_served = release.serves(group, plural);
+            let text = if is_served { "yes" } else { "-" };
+            write!(table, " {text} |").unwrap();
+        }
+        writeln!(table, " `v1` |").unwrap();
+    }
+    keep_part(PAGE, "resources", &table);
+}
+
+#[test]
+fn the_page_lists_the_known_differences_to_real_servers() {
+    const KNOWN: &str = include_str!("../cluster/apiserver/tests/releases/known.txt");
+    let mut by_answer: BTreeMap<(&str, &str), Vec<&str>> = BTreeMap::new();
+    for line in KNOWN.lines() {
+        let (id, reason) = line.split_once(' ').unwrap();
+        let (release, answer) = id.split_once('/').unwrap();
+        by_answer.entry((answer, reason)).or_default().push(release);
+    }
+    let mut table = "| answer | releases | difference |\n|---|---|---|\n".to_owned();
+    for ((answer, reason), releases) in by_answer {
+        let answer = answer.replacen('-', " ", 1);
+        writeln!(table, "| {answer} | {} | {reason} |", releases.join(", ")).unwrap();
+    }
+    keep_part(PAGE, "known differences", &table);
+}
+
+#[test]
+fn the_default_release_has_the_version_of_the_program() {
+    assert_eq!(
+        Release::DEFAULT.git_version(),
+        steersman::version::GIT_VERSION
+    );
 }
 
 #[test]

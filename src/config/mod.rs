@@ -272,6 +272,15 @@ impl Config {
         self.options.list("emulated-version").is_empty()
     }
 
+    /// The same settings for a manager whose API server has this release.
+    pub(crate) fn beside(self, server: Release) -> Result<Self, Vec<ConfigError>> {
+        if self.follows_server() {
+            self.following(server)
+        } else {
+            Ok(self)
+        }
+    }
+
     fn at(
         release: Release,
         options: Options,

@@ -15,7 +15,7 @@ use steersman_devcluster::https::{HttpsDoor, Serving};
 use steersman_devcluster::manifests::{self, Manifest, ManifestError};
 use steersman_devcluster::nodes::{self, Latency, NodesConfig, NodesError};
 use steersman_devcluster::status::Status;
-use steersman_devcluster::{Admission, DevCluster, StartError};
+use steersman_devcluster::{Admission, DevCluster, Release, StartError};
 use steersman_runtime::controller::Descriptor;
 use steersman_runtime::tasks::{CancellationToken, Tasks};
 use steersman_values::clock::Clock;
@@ -38,6 +38,10 @@ use crate::registry::ControllerRegistry;
 /// The flags that all embedded clusters share.
 #[derive(Debug, Args)]
 pub(super) struct EmbeddedArgs {
+    /// Release of Kubernetes to serve, such as 1.34: its resources, fields and feature gates, as far as
+    /// docs/releases.md lists them. The manager follows it.
+    #[arg(long, default_value_t = Release::DEFAULT, value_name = "RELEASE")]
+    pub(super) kubernetes_version: Release,
     /// Number of simulated nodes.
     #[arg(long, default_value_t = 3, value_name = "N")]
     pub(super) nodes: usize,
@@ -145,7 +149,9 @@ pub(super) fn manager_config(
         }
     };
     let verbosity = options.int("v");
-    let mut config = Config::new(options, &registry).map_err(|errors| join_errors(&errors))?;
+    let mut config = Config::new(options, &registry)
+        .and_then(|config| config.beside(args.kubernetes_version))
+        .map_err(|errors| join_errors(&errors))?;
     config.serving = None;
     Ok((config, verbosity))
 }
@@ -285,6 +291,7 @@ impl Embedded {
             ..Admission::FULL
         };
         let builder = DevCluster::builder()
+            .release(args.kubernetes_version)
             .clock(clock.clone())
             .admission(admission)
             .kept_requests(front.kept_requests);
@@ -317,6 +324,7 @@ impl Embedded {
             latency,
             // Users look for the reasons of their pods in Events.
             events: true,
+            kubelet_version: Some(args.kubernetes_version.git_version()),
             ..NodesConfig::default()
         };
         let recipe = Recipe {

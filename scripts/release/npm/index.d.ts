@@ -72,6 +72,8 @@ export class Server extends Cluster {
 export interface Options {
   nodes?: number;
   controllers?: string;
+  /** Release of Kubernetes to serve, such as `1.34`. */
+  kubernetesVersion?: string;
   apply?: string[];
   args?: string[];
 }

@@ -117,9 +117,11 @@ class Server extends Cluster {
 }
 
 /** Starts a server. Resolves when it is ready. */
-async function start({ nodes = 3, controllers = "*", apply = [], args = [] } = {}) {
+async function start({ nodes = 3, controllers = "*", kubernetesVersion, apply = [], args = [] } = {}) {
   const manifests = apply.flatMap((manifest) => ["--apply", manifest]);
-  const flags = ["apiserver", "--control", `--nodes=${nodes}`, `--controllers=${controllers}`, ...manifests, ...args];
+  const release = kubernetesVersion ? [`--kubernetes-version=${kubernetesVersion}`] : [];
+  const settings = [`--nodes=${nodes}`, `--controllers=${controllers}`, ...release];
+  const flags = ["apiserver", "--control", ...settings, ...manifests, ...args];
   const child = spawn(path(), flags, { stdio: ["ignore", "pipe", "inherit"] });
   const failed = Promise.race([
     once(child, "error").then(([error]) => Promise.reject(error)),

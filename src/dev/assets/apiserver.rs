@@ -12,8 +12,9 @@ use steersman_devcluster::auth::User;
 use steersman_devcluster::https::Serving;
 use steersman_devcluster::nodes::Latency;
 use steersman_devcluster::rest::ServiceRangeError;
-use steersman_devcluster::{Admission, DevCluster, StartError};
+use steersman_devcluster::{Admission, DevCluster, Release, StartError};
 use steersman_options::duration::GoDuration;
+use steersman_releases::UnknownRelease;
 use steersman_values::cidr::Cidr;
 use steersman_values::clock::Clock;
 
@@ -23,7 +24,6 @@ use crate::command::print;
 use crate::dev::embedded::{Embedded, EmbeddedArgs, EmbeddedError, Front, manager_config};
 use crate::dev::parent;
 use crate::signals::Signals;
-use crate::version;
 
 /// Names of kube-apiserver's flags with the types of their values.
 const FLAGS: &str = include_str!("apiserver_flags.txt");
@@ -62,6 +62,7 @@ const SERVICE_RANGE: &str = "service-cluster-ip-range";
 /// Environment variables of the tests, because frameworks fix the command line.
 const CONTROLLERS: &str = "STEERSMAN_CONTROLLERS";
 const NODES: &str = "STEERSMAN_NODES";
+const RELEASE: &str = "STEERSMAN_KUBERNETES_VERSION";
 const OUTLIVE: &str = "STEERSMAN_OUTLIVE_PARENT";
 
 /// `kube-apiserver` could not start, or ended early.
@@ -79,6 +80,8 @@ enum ApiServerError {
     },
     #[error("{NODES} and {CONTROLLERS}: {0}")]
     Environment(String),
+    #[error("{RELEASE}: {0}")]
+    Release(#[from] UnknownRelease),
     #[error(transparent)]
     Cluster(#[from] StartError),
     #[error("failed to create listener: failed to listen on {address}: {source}")]
@@ -103,6 +106,16 @@ pub(super) fn outlives_parent() -> bool {
     std::env::var_os(OUTLIVE).is_some_and(|value| !value.is_empty())
 }
 
+/// The release of Kubernetes to serve.
+fn release() -> Result<Release, UnknownRelease> {
+    let named = std::env::var(RELEASE).unwrap_or_default();
+    if named.is_empty() {
+        Ok(Release::DEFAULT)
+    } else {
+        named.parse()
+    }
+}
+
 /// Runs the program until SIGTERM, SIGINT, or the end of its parent.
 pub(super) fn run(arguments: Vec<String>) -> ExitCode {
     let given = match flags::parse("kube-apiserver", FLAGS, Style::Posix, arguments) {
@@ -114,7 +127,10 @@ pub(super) fn run(arguments: Vec<String>) -> ExitCode {
         return print(&flags::help(about, "kube-apiserver", FLAGS));
     }
     if given.last("version").is_some() {
-        return print(&format!("Kubernetes {}\n", version::GIT_VERSION));
+        return match release() {
+            Ok(release) => print(&format!("Kubernetes {}\n", release.git_version())),
+            Err(error) => crate::dev::fail(error),
+        };
     }
     let idle: Vec<String> = given
         .names()
@@ -144,6 +160,7 @@ async fn serve(given: Given) -> Result<(), ApiServerError> {
     };
     if controllers.is_empty() && nodes.is_empty() {
         let cluster = DevCluster::builder()
+            .release(release()?)
             .clock(Clock::system())
             .admission(settings.admission)
             .kept_requests(0)
@@ -182,6 +199,7 @@ async fn start(
     let arguments = [
         "kube-apiserver".to_owned(),
         format!("--nodes={nodes}"),
+        format!("--kubernetes-version={}", release()?),
         format!("--event-ttl={}", settings.event_ttl),
         format!("--write-kubeconfig={}", kubeconfig.display()),
     ];

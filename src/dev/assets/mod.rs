@@ -31,8 +31,9 @@ pub(crate) const PROGRAMS: [(&str, Run); 3] = [
 ///
 /// Test frameworks that start these programs then run the embedded API server: controller-runtime's
 /// envtest, fabric8's kube-api-test, envtest-js and kube-rs. The server has no controllers, as with the real
-/// programs; STEERSMAN_CONTROLLERS='*' in the environment of the tests turns them on, and STEERSMAN_NODES
-/// sets the number of simulated nodes. kubectl runs the one on the PATH. Prints the folder.
+/// programs; STEERSMAN_CONTROLLERS='*' in the environment of the tests turns them on, STEERSMAN_NODES
+/// sets the number of simulated nodes, and STEERSMAN_KUBERNETES_VERSION=1.34 selects the release. kubectl runs the
+/// one on the PATH. Prints the folder.
 #[derive(Debug, Parser)]
 #[command(
     name = "steersman assets",

@@ -95,14 +95,18 @@ class Cluster:
 class Server(Cluster):
     """A running `steersman apiserver`; a context manager that stops it.
 
-    `nodes` and `controllers` are as the flags of that name; `apply` are manifests; `arguments` are further flags
-    of `steersman apiserver`.
+    `nodes`, `controllers` and `kubernetes_version` (such as "1.34") are as the flags of that name; `apply` are
+    manifests; `arguments` are further flags of `steersman apiserver`.
     """
 
-    def __init__(self, *, nodes=3, controllers="*", apply=(), arguments=(), program=None):
+    def __init__(
+        self, *, nodes=3, controllers="*", kubernetes_version=None, apply=(), arguments=(), program=None
+    ):
         from . import path
 
         command = [program or path(), "apiserver", "--control", f"--nodes={nodes}", f"--controllers={controllers}"]
+        if kubernetes_version:
+            command.append(f"--kubernetes-version={kubernetes_version}")
         for manifest in apply:
             command += ["--apply", str(manifest)]
         self._process = subprocess.Popen([*command, *arguments], stdout=subprocess.PIPE, text=True)

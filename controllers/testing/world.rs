@@ -83,18 +83,29 @@ impl Default for Running {
 impl World {
     /// A cluster with simulated nodes and these controllers.
     pub(crate) async fn with(controllers: &[Descriptor]) -> Self {
-        let mut world = Self::bare().await;
-        let Running { tasks, stop } = &world.nodes;
-        let client = (world.clients)("simulated-nodes");
+        Self::bare().await.run(controllers).await
+    }
+
+    /// The same with an API server that tells the versions of deletions, as since 1.38.
+    pub(crate) async fn with_deletion_versions(controllers: &[Descriptor]) -> Self {
+        let builder = DevCluster::builder().clock(Clock::runtime(begin()));
+        let cluster = builder.managed_fields(false).deletion_versions().start();
+        Self::on(cluster.await.unwrap()).run(controllers).await
+    }
+
+    /// Starts simulated nodes and these controllers.
+    async fn run(mut self, controllers: &[Descriptor]) -> Self {
+        let Running { tasks, stop } = &self.nodes;
+        let client = (self.clients)("simulated-nodes");
         let config = NodesConfig {
             binds_claims: !controllers.iter().any(|known| known.name == nodes::BINDER),
             ..NodesConfig::default()
         };
-        nodes::start(config, client, world.clock.clone(), tasks, stop)
+        nodes::start(config, client, self.clock.clone(), tasks, stop)
             .await
             .unwrap();
-        world.restart(controllers).await;
-        world
+        self.restart(controllers).await;
+        self
     }
 
     /// A cluster without nodes and controllers.

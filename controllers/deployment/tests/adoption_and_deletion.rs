@@ -4,6 +4,8 @@
 
 use std::time::Duration;
 
+use steersman_devcluster::faults::EventFault;
+
 use super::*;
 
 /// Longer than the first retries of a sync.
@@ -348,4 +350,40 @@ async fn dont_sync_deployments_with_empty_pod_selector() {
         state.events_about("web"),
         [("SelectingAll".to_owned(), message.to_owned())]
     );
+}
+
+/// The event of a deletion is lost. With the version in the answer, the history is cleaned all the same.
+#[tokio::test(start_paused = true)]
+async fn a_lost_deletion_blocks_the_history_only_if_its_version_is_unknown() {
+    // (world, revisions that stay)
+    let cases = [
+        (World::with(&CONTROLLERS).await, vec!["2", "3", "4"]),
+        (
+            World::with_deletion_versions(&CONTROLLERS).await,
+            vec!["3", "4"],
+        ),
+    ];
+    for (world, expected) in cases {
+        let mut d = web(2);
+        d["spec"]["revisionHistoryLimit"] = json!(1);
+        world.create(d).await;
+        world.until("rolled out", is_done).await;
+        let state = roll_to(&world, "two").await;
+        let first = state.replica_set("one")["metadata"]["name"].clone();
+        let repaired_after = Duration::from_secs(3600);
+        world.cluster.faults().on_event(
+            Matcher::new("watch", "replicasets").name(first.as_str().unwrap()),
+            EventFault::Drop { repaired_after },
+            Some(1),
+        );
+        roll_to(&world, "three").await;
+        let state = roll_to(&world, "four").await;
+        let mut revisions: Vec<_> = state
+            .replica_sets
+            .iter()
+            .filter_map(|rs| annotation(rs, REVISION))
+            .collect();
+        revisions.sort_unstable();
+        assert_eq!(revisions, expected);
+    }
 }

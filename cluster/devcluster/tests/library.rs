@@ -135,6 +135,10 @@ async fn errors_at_the_start_name_their_cause() {
             "no controller is called \"mount\"; there are pod-counter",
         ),
         (
+            DevCluster::builder().kubernetes_version("1.20"),
+            "\"1.20\" is no release of Kubernetes that Steersman knows: 1.33, ",
+        ),
+        (
             DevCluster::builder().controllers(&[BROKEN]),
             "build broken: out of luck",
         ),

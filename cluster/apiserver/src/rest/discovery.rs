@@ -12,10 +12,11 @@ use serde_json::{Map, Value, json};
 use steersman_releases::Release;
 
 use super::query::Query;
-use super::{Body, Route, Server, health};
+use super::{Body, Server, health};
 use crate::kinds::{Storage, Subresource};
 use crate::openapi;
 use crate::registry::{Group, Registered};
+use crate::route::Route;
 use crate::status::Status;
 
 /// Media type of aggregated discovery. Clients fall back to the other form if the answer has any

@@ -1,7 +1,6 @@
 //! The API: handles requests of users, whether they arrive in the process or through HTTPS.
 //!
-//! user -> route -> fault rules -> verb -> (decode -> admission -> defaults -> validation -> store)
-//! -> view -> response
+//! [`layers`] -> verb -> (decode -> admission -> defaults -> validation -> store) -> view -> response
 //!
 //! Handlers are generic over resources, as upstream's are (`apiserver/pkg/endpoints/handlers`,
 //! `apiserver/pkg/registry/generic/registry`). Files for one kind, such as `services`, hold the
@@ -10,22 +9,17 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::header::{
-    ACCEPT, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, RETRY_AFTER, USER_AGENT, WARNING,
-};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue, RETRY_AFTER, WARNING};
 use http::request::Parts;
-use http::{HeaderMap, Request, Response, StatusCode};
+use http::{HeaderMap, Response, StatusCode};
 use serde_json::{Value, json};
-use tokio::time::Instant;
 
 use crate::Server;
 use crate::admission::Origin;
-use crate::auth::{Attributes, ResourceRequest, Selected, User, Wanted, Warning};
+use crate::auth::{Attributes, ResourceRequest, User};
 use crate::containers::Page;
-use crate::faults::{Fate, Seen, Verdict};
-use crate::metrics::{Labels, Measured};
-use crate::requests::{Content as RecordedContent, RequestRecord, Through};
-use crate::route::{Route, Target, Verb};
+use crate::faults::Seen;
+use crate::route::{Target, Verb};
 use crate::status::Status;
 use crate::store::Object;
 
@@ -51,6 +45,7 @@ mod duplicates;
 mod eviction;
 mod health;
 mod indent;
+mod layers;
 mod load;
 mod logs;
 mod managers;
@@ -78,6 +73,7 @@ mod watch;
 mod yaml;
 
 pub use body::Body;
+pub use layers::ConnectionReset;
 
 pub use address::ServiceRangeError;
 pub(crate) use address::{Addresses, Holdings};
@@ -86,11 +82,8 @@ pub(crate) use streams::{Begun, Upgradable};
 
 use streams::Session;
 
-use accept::{Form, Views};
+use accept::Form;
 use query::Query;
-
-/// The header that names a request in audit logs.
-const AUDIT_ID: http::HeaderName = http::HeaderName::from_static("audit-id");
 
 /// Limit of request bodies in bytes, as upstream's.
 pub(crate) const MAX_BODY: usize = 3 << 20;
@@ -115,16 +108,6 @@ impl Call<'_> {
     /// The request as fault rules match it.
     fn seen(&self, verb: Verb) -> Seen<'_> {
         Seen::request(verb, self.target, self.user_agent)
-    }
-}
-
-/// A fault reset the connection before the answer was sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ConnectionReset;
-
-impl From<ConnectionReset> for std::io::Error {
-    fn from(_: ConnectionReset) -> Self {
-        Self::new(std::io::ErrorKind::ConnectionReset, "reset by a fault")
     }
 }
 
@@ -182,172 +165,13 @@ impl Answer {
 }
 
 impl Server {
-    /// A server with the built-in kinds, namespaces and roles. With `tracks_creations`, managed
-    /// fields are recorded from an object's creation, otherwise from its first server-side apply.
-    pub async fn handle(
-        self: &Arc<Self>,
-        request: Request<Bytes>,
-        user: &Arc<User>,
-    ) -> Result<Response<Body>, ConnectionReset> {
-        let (parts, body) = request.into_parts();
-        let mut record = RequestRecord {
-            verb: parts.method.as_str().to_lowercase(),
-            resource: String::new(),
-            path: parts
-                .uri
-                .path_and_query()
-                .map_or_else(String::new, ToString::to_string),
-            user_agent: header(&parts, &USER_AGENT).to_owned(),
-            user: user.name.clone(),
-            status: 0,
-            denied: false,
-            door: parts.extensions.get().map(|Through(address)| *address),
-            content: None,
-            revision: 0,
-            answered: Instant::now(),
-        };
-        let bodies = self
-            .log
-            .keeps_contents()
-            .then(|| (body.clone(), self.stored_at(parts.uri.path())));
-        let mut fate = Fate::Answered;
-        let mut measured = None;
-        let response = self
-            .answer(&parts, body, user, &mut record, &mut fate, &mut measured)
-            .await
-            .unwrap_or_else(|status| Some(refusal(&status)))
-            .map(|response| indent::laid_out(response, &parts, record.verb == "watch"));
-        record.status = response
-            .as_ref()
-            .map_or(0, |response| response.status().as_u16());
-        let response = match (response, measured) {
-            (Some(response), Some(mut measured)) => {
-                measured.code = record.status;
-                Some(response.map(|body| body.measured(measured)))
-            }
-            (response, _) => response,
-        };
-        record.content = bodies.map(|(body, before)| {
-            let content_type = header(&parts, &CONTENT_TYPE).to_owned();
-            let answer = match response.as_ref().map(Response::body) {
-                Some(Body::Whole(Some(bytes))) => bytes.clone(),
-                _ => Bytes::new(),
-            };
-            Arc::new(RecordedContent {
-                content_type,
-                body,
-                before,
-                answer,
-            })
-        });
-        record.revision = self.revisions.current();
-        record.answered = Instant::now();
-        self.log.add(record);
-        // The log has the answer, even if a fault keeps it from the client.
-        match (response, fate) {
-            (Some(mut response), Fate::Answered) => {
-                if let Some(Warning(text)) = parts.extensions.get() {
-                    for header in warnings::headers(vec![(*text).to_owned()]) {
-                        response.headers_mut().append(WARNING, header);
-                    }
-                }
-                response.headers_mut().insert(AUDIT_ID, audit_id(&parts));
-                Ok(response)
-            }
-            (_, Fate::Silence) => std::future::pending().await,
-            (None, _) | (_, Fate::Reset) => Err(ConnectionReset),
-        }
-    }
-
-    /// The stored object at a path.
-    fn stored_at(&self, path: &str) -> Option<Value> {
-        let Route::Objects(target) = Route::parse(&self.registry, path) else {
-            return None;
-        };
-        target
-            .entry
-            .store
-            .get(&target.key())
-            .map(|object| object.to_value())
-    }
-
-    /// The answer, or `None` if a fault rule drops the request. `fate` is the fate of the
-    /// connection, and `measured` the request from the time when its target is known.
+    /// Answers a request for objects. An error is an answer without warnings.
     async fn answer(
         self: &Arc<Self>,
-        parts: &Parts,
-        body: Bytes,
-        user: &Arc<User>,
-        record: &mut RequestRecord,
-        fate: &mut Fate,
-        measured: &mut Option<Measured>,
-    ) -> Result<Option<Response<Body>>, Status> {
-        let query = Query::parse(parts.uri.query());
-        let user = &self.impersonated(user, &parts.headers)?;
-        user.name.clone_into(&mut record.user);
-        // Authorization precedes routing, so an unknown path is 403 for users without rights.
-        self.authorize(parts, &query, user, record)?;
-        let target = match Route::parse(&self.registry, parts.uri.path()) {
-            Route::Objects(target) => target,
-            Route::Nothing => return Ok(Some(text(404, "404 page not found\n"))),
-            Route::NoSuchPart(target) => {
-                return Err(Status::not_found(target.resource().named(), &target.name));
-            }
-            Route::NoSuchResource => return Err(Status::no_such_resource()),
-            _ if !matches!(parts.method.as_str(), "GET" | "HEAD") => {
-                return Err(Status::method_not_allowed());
-            }
-            other => {
-                *measured = Labels::of_document(&other, &parts.method, header(parts, &USER_AGENT))
-                    .map(|labels| Measured::start(&self.metrics, labels));
-                if other.is_discovery()
-                    || matches!(other, Route::MetricValues(_) | Route::OpenApi(_))
-                {
-                    let seen = Seen::discovery(parts.uri.path(), header(parts, &USER_AGENT));
-                    if !self.passes_faults(&seen, fate).await? {
-                        return Ok(None);
-                    }
-                }
-                return self.server_document(&other, parts, &query).map(Some);
-            }
-        };
-        let verb = target.verb(&parts.method, query.flag("watch").unwrap_or(false))?;
-        verb.as_str().clone_into(&mut record.verb);
-        record.resource = target.resource_name();
-        let content_type = header(parts, &CONTENT_TYPE);
-        let user_agent = header(parts, &USER_AGENT);
-        let labels = Labels::of_objects(
-            &target,
-            verb,
-            decode::media_type(content_type) == apply_request::MEDIA_TYPE,
-            query.text("dryRun") == "All",
-            user_agent,
-        );
-        *measured = Some(Measured::start(&self.metrics, labels));
-        let mut form = Form::negotiate(header(parts, &ACCEPT), Views::of(&target))?;
-        form.drops_managed_fields &= self.managed_fields_opt_out;
-        if body.len() > MAX_BODY {
-            return Err(Status::body_too_large(MAX_BODY));
-        }
-        if !self
-            .passes_faults(&Seen::request(verb, &target, user_agent), fate)
-            .await?
-        {
-            return Ok(None);
-        }
-        let offer = streams::Offer::of(parts);
-        let call = Call {
-            target: &target,
-            query: &query,
-            content_type,
-            user_agent,
-            path: parts.uri.path(),
-            upgrade: offer.as_ref(),
-            user,
-            origin: Origin::new(user, options(verb, &query, &body)),
-            body,
-            form,
-        };
+        verb: Verb,
+        call: &Call<'_>,
+    ) -> Result<Response<Body>, Status> {
+        let target = call.target;
         // A change of pod security labels warns about existing pods, by old and new labels.
         let is_change =
             matches!(verb, Verb::Update | Verb::Patch) && target.resource().is("Namespace");
@@ -355,19 +179,19 @@ impl Server {
             .then(|| target.entry.store.get(&target.key()))
             .flatten();
         if verb == Verb::Create {
-            self.await_account(&target).await;
+            self.await_account(target).await;
         }
         let answer = loop {
-            let answer = self.dispatch(verb, &call).await;
+            let answer = self.dispatch(verb, call).await;
             match call.origin.calls.pending() {
                 Some(pending) => self.make_call(&call.origin.calls, pending).await,
                 None => break answer,
             }
         };
         // A failed request may have changed objects, too, such as a deletion of a collection.
-        self.settle_after(verb, &target);
+        self.settle_after(verb, target);
         if !matches!(verb, Verb::Get | Verb::List | Verb::Watch) {
-            self.settle_api_service_writes(&target);
+            self.settle_api_service_writes(target);
         }
         let mut answer = match answer {
             Ok(answer) => answer,
@@ -378,7 +202,7 @@ impl Server {
                 for warning in warnings::headers(given) {
                     response.headers_mut().append(WARNING, warning);
                 }
-                return Ok(Some(response));
+                return Ok(response);
             }
         };
         answer.warnings.extend(call.origin.take_warnings());
@@ -387,7 +211,7 @@ impl Server {
             answer.content = Content::Object(object);
         }
         if let Content::Object(written) = &answer.content {
-            let about_object = self.pod_security_warnings(verb, &target, written);
+            let about_object = self.pod_security_warnings(verb, target, written);
             let about_pods = before.map(|before| self.tightening_warnings(&before, written));
             answer.warnings.extend(
                 about_object
@@ -398,52 +222,7 @@ impl Server {
         answer
             .warnings
             .extend(warnings::deprecations(target.resource()));
-        Ok(Some(self.respond(&call, answer)))
-    }
-
-    /// Whether fault rules let the server handle the request. An error is the answer of a fault
-    /// rule.
-    async fn passes_faults(&self, seen: &Seen<'_>, fate: &mut Fate) -> Result<bool, Status> {
-        let (handled, then) = match self.faults.check(seen).await {
-            Verdict::Handle(then) => (true, then),
-            Verdict::Ignore(then) => (false, then),
-            Verdict::Refuse(status) => return Err(status),
-        };
-        *fate = then;
-        Ok(handled)
-    }
-
-    /// 403 if the user lacks the right for the request.
-    fn authorize(
-        &self,
-        parts: &Parts,
-        query: &Query,
-        user: &User,
-        record: &mut RequestRecord,
-    ) -> Result<(), Status> {
-        if user.is_master() {
-            return Ok(());
-        }
-        let is_watch = query.flag("watch").unwrap_or(false);
-        let wanted = Attributes::of_request(
-            &parts.method,
-            parts.uri.path(),
-            is_watch,
-            Selected {
-                name: query.selected("metadata.name"),
-                node: query.selected("spec.nodeName"),
-            },
-        );
-        let decision = self.decide(user, &wanted);
-        if decision.allowed {
-            return Ok(());
-        }
-        record.denied = true;
-        if let Wanted::Resource(object) = &wanted.object {
-            wanted.verb.clone_into(&mut record.verb);
-            record.resource = object.full_name();
-        }
-        Err(wanted.forbidden(user, &decision.reason))
+        Ok(self.respond(call, answer))
     }
 
     /// 403 if the user may not create the object. PUT and apply need this right when they create.
@@ -556,19 +335,6 @@ fn header<'a>(parts: &'a Parts, name: &http::HeaderName) -> &'a str {
         .get(name)
         .and_then(|value| value.to_str().ok())
         .unwrap_or_default()
-}
-
-/// The audit ID of the client, or a new one.
-fn audit_id(parts: &Parts) -> HeaderValue {
-    let given = parts
-        .headers
-        .get(&AUDIT_ID)
-        .filter(|given| !given.is_empty());
-    let new = || {
-        let id = uuid::Builder::from_random_bytes(rand::random()).into_uuid();
-        HeaderValue::try_from(id.to_string()).expect("a UUID is a header value")
-    };
-    given.cloned().unwrap_or_else(new)
 }
 
 fn respond(code: u16, kind: &'static str, body: Body) -> Response<Body> {

@@ -9,7 +9,7 @@ use steersman_devcluster::DevCluster;
 use tokio::net::TcpListener;
 
 use crate::support::hook::{Certificate, Hook, Respond};
-use crate::support::{Answer, clock, send};
+use crate::support::{Answer, ask, clock, send};
 
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
@@ -321,6 +321,115 @@ async fn generated_names_reach_the_validating_webhook() {
     assert_eq!(
         requests[0]["object"]["metadata"]["uid"],
         created.body["metadata"]["uid"]
+    );
+}
+
+#[tokio::test]
+async fn the_address_of_a_service_is_the_one_that_the_validating_webhook_saw() {
+    let hook = Hook::start(|review| respond(review, json!({"allowed": true}))).await;
+    let cluster = DevCluster::new(clock());
+    let rest = json!({"rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["services"]}]});
+    cluster
+        .create(configuration("Validating", hook.client(), rest))
+        .await
+        .unwrap();
+    let service = json!({
+        "apiVersion": "v1", "kind": "Service", "metadata": {"name": "a"},
+        "spec": {"type": "NodePort", "ports": [{"port": 80}]},
+    });
+    let path = "/api/v1/namespaces/default/services";
+    let created = send(&cluster, "POST", path, &service).await;
+    assert_eq!(created.code, 201, "{}", created.body);
+    let requests = hook.requests();
+    assert_eq!(requests.len(), 1);
+    assert_eq!(requests[0]["object"]["spec"], created.body["spec"]);
+}
+
+#[tokio::test]
+async fn the_deletion_of_a_collection_lists_all_deleted_objects() {
+    let hook = Hook::start(|review| respond(review, json!({"allowed": true}))).await;
+    let cluster = DevCluster::new(clock());
+    let path = format!("{CONFIG_MAPS}?labelSelector=a%3Db");
+    for name in ["a", "b", "c"] {
+        let mut object = config_map(name, json!({}));
+        object["metadata"]["labels"] = json!({"a": "b"});
+        send(&cluster, "POST", CONFIG_MAPS, &object).await;
+    }
+    cluster
+        .create(configuration("Validating", hook.client(), json!({})))
+        .await
+        .unwrap();
+    let deleted = send(&cluster, "DELETE", &path, &json!({})).await;
+    let names: Vec<_> = deleted.body["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|item| item["metadata"]["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["a", "b", "c"]);
+    assert_eq!(hook.requests().len(), 3);
+}
+
+#[tokio::test]
+async fn a_patch_is_reviewed_again_if_the_object_changes_meanwhile() {
+    let hook = Hook::start(|review| respond(review, json!({"allowed": true}))).await;
+    let cluster = DevCluster::new(clock());
+    create(&cluster, json!({"a": "1"})).await;
+    let rest = json!({"matchConditions": [{"name": "b", "expression": "has(object.data.b)"}]});
+    cluster
+        .create(configuration("Validating", hook.client(), rest))
+        .await
+        .unwrap();
+    let patch = async |key: &str| {
+        let body = json!({"data": {key: "1"}}).to_string();
+        let one = format!("{CONFIG_MAPS}/a");
+        let kind = "application/merge-patch+json";
+        ask(&cluster.client(), "PATCH", &one, kind, body.as_bytes()).await
+    };
+    let held = hook.hold().await;
+    let other = async {
+        hook.asked(1).await;
+        let other = patch("c").await;
+        drop(held);
+        other
+    };
+    let (patched, other) = tokio::join!(patch("b"), other);
+    assert_eq!(other.body["data"], json!({"a": "1", "c": "1"}));
+    assert_eq!(patched.body["data"], json!({"a": "1", "b": "1", "c": "1"}));
+    let requests = hook.requests();
+    let seen: Vec<_> = requests
+        .iter()
+        .map(|request| &request["oldObject"]["data"])
+        .collect();
+    assert_eq!(seen, [&json!({"a": "1"}), &other.body["data"]]);
+}
+
+#[tokio::test]
+async fn a_namespace_that_goes_while_a_webhook_answers_gets_no_object() {
+    let hook = Hook::start(|review| respond(review, json!({"allowed": true}))).await;
+    let cluster = DevCluster::new(clock());
+    cluster
+        .create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "n"}}))
+        .await
+        .unwrap();
+    cluster
+        .create(configuration("Validating", hook.client(), json!({})))
+        .await
+        .unwrap();
+    let held = hook.hold().await;
+    let deletion = async {
+        hook.asked(1).await;
+        let deleted = send(&cluster, "DELETE", "/api/v1/namespaces/n", &json!({})).await;
+        drop(held);
+        deleted
+    };
+    let path = "/api/v1/namespaces/n/configmaps";
+    let object = config_map("a", json!({}));
+    let (created, deleted) = tokio::join!(send(&cluster, "POST", path, &object), deletion);
+    assert_eq!((created.code, deleted.code), (403, 200));
+    assert_eq!(
+        created.body["message"],
+        "configmaps \"a\" is forbidden: unable to create new content in namespace n because it is being terminated"
     );
 }
 

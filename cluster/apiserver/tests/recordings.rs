@@ -179,7 +179,7 @@ fn created_objects_equal_the_recorded_ones() {
                 object["spec"][field] = step.answer["spec"][field].clone();
             }
         }
-        defaults::on_create(Release::DEFAULT, step.kind(), &mut object, |_| {});
+        defaults::on_create(Release::DEFAULT, step.kind(), &mut object);
         typed_form::normalize(step.kind(), &mut object);
         compared += 1;
         let mut got = without_server_set(&object);
@@ -304,7 +304,7 @@ fn refusals_equal_the_recorded_ones() {
                 if let Some(prefix) = object["metadata"]["generateName"].as_str() {
                     object["metadata"]["name"] = json!(format!("{prefix}abcde"));
                 }
-                defaults::on_create(Release::DEFAULT, kind, &mut object, |_| {});
+                defaults::on_create(Release::DEFAULT, kind, &mut object);
                 validate::create(Release::DEFAULT, kind, &object)
             }
             (method, Some(old)) => {

@@ -201,7 +201,7 @@ impl Server {
     /// Lets the mutating policies and webhooks of the cluster change the new object, which `request`
     /// does not have yet. After a change, `built_in` runs the plugins again that ran before, and
     /// policies and webhooks may see the object again. Whether it changed.
-    pub(crate) fn mutate_by_cluster(
+    pub(crate) async fn mutate_by_cluster(
         &self,
         request: &Request<'_>,
         object: &mut Value,
@@ -213,14 +213,18 @@ impl Server {
         let before = object.clone();
         let mut policies = Rounds::default();
         let mut webhooks = Rounds::default();
-        self.mutate_by_policies(request, object, &mut policies)?;
-        self.mutate_by_webhooks(request, object, &mut webhooks)?;
+        self.mutate_by_policies(request, object, &mut policies)
+            .await?;
+        self.mutate_by_webhooks(request, object, &mut webhooks)
+            .await?;
         if policies.is_changed() || webhooks.is_changed() {
             policies.repeat();
             webhooks.repeat();
             built_in(object)?;
-            self.mutate_by_policies(request, object, &mut policies)?;
-            self.mutate_by_webhooks(request, object, &mut webhooks)?;
+            self.mutate_by_policies(request, object, &mut policies)
+                .await?;
+            self.mutate_by_webhooks(request, object, &mut webhooks)
+                .await?;
         }
         Ok(before != *object)
     }
@@ -232,10 +236,10 @@ impl Server {
 
     /// Runs the validating plugins that decide by user: those of certificates, and the policies and
     /// webhooks of the cluster.
-    pub(crate) fn permit_by_cluster(&self, request: &Request<'_>) -> Result<(), Status> {
+    pub(crate) async fn permit_by_cluster(&self, request: &Request<'_>) -> Result<(), Status> {
         self.permit_signing(request)?;
-        self.check_policies(request)?;
-        self.validate_by_webhooks(request)
+        self.check_policies(request).await?;
+        self.validate_by_webhooks(request).await
     }
 
     /// 403 for a pod or claim that violates a LimitRange. Limits apply to these two kinds only.

@@ -7,7 +7,6 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use crate::auth::User;
-use crate::calls::Calls;
 use crate::route::Target;
 use crate::status::Status;
 
@@ -18,8 +17,6 @@ pub(crate) struct Origin<'a> {
     /// `CreateOptions`, `UpdateOptions`, `PatchOptions` or `DeleteOptions`.
     pub(crate) options: Value,
     warnings: Mutex<Vec<String>>,
-    /// Calls of webhooks.
-    pub(crate) calls: Calls,
 }
 
 impl<'a> Origin<'a> {
@@ -28,7 +25,6 @@ impl<'a> Origin<'a> {
             user,
             options,
             warnings: Mutex::default(),
-            calls: Calls::default(),
         }
     }
 

@@ -55,9 +55,4 @@ impl Rounds {
     pub(super) fn repeat(&mut self) {
         self.is_second = true;
     }
-
-    /// The number of the round.
-    pub(super) fn number(&self) -> usize {
-        usize::from(self.is_second)
-    }
 }

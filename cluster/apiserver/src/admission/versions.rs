@@ -9,16 +9,17 @@ use serde_json::Value;
 
 use super::matching::Matched;
 use super::request::Request;
+use crate::Server;
 use crate::status::Status;
 
 /// An object in the version of `matched`, in the form of its JSON.
-pub(super) fn shown(
-    request: &Request<'_>,
+pub(super) async fn shown(
+    server: &Server,
     matched: &Matched,
     object: &Value,
 ) -> Result<Value, Status> {
     let resource = &matched.resource;
-    let object = resource.in_version(object.clone(), &request.origin.calls)?;
+    let object = resource.in_version(object.clone(), server).await?;
     let object = resource.converted(object);
     Ok(match resource.encoded(&object) {
         Cow::Owned(encoded) => encoded,
@@ -30,12 +31,13 @@ pub(super) fn shown(
 const SET_LATER: [&str; 3] = ["uid", "creationTimestamp", "generation"];
 
 /// The object as mutating plugins see it: a new object has no identity yet.
-pub(super) fn unfinished(
+pub(super) async fn unfinished(
+    server: &Server,
     request: &Request<'_>,
     matched: &Matched,
     object: &Value,
 ) -> Result<Value, Status> {
-    let mut object = shown(request, matched, object)?;
+    let mut object = shown(server, matched, object).await?;
     if request.old.is_none()
         && let Some(metadata) = object["metadata"].as_object_mut()
     {
@@ -46,7 +48,8 @@ pub(super) fn unfinished(
 
 /// The reverse of [`unfinished`] after a change of the object, which was `before`: the object in
 /// the kept version of the request, with defaults.
-pub(super) fn finished(
+pub(super) async fn finished(
+    server: &Server,
     request: &Request<'_>,
     matched: &Matched,
     before: &Value,
@@ -56,7 +59,7 @@ pub(super) fn finished(
     resource.drop_unknown(&mut object);
     let mut object = resource.to_kept(object);
     if !Arc::ptr_eq(matched, &request.target.entry) {
-        object = requested.in_version(object, &request.origin.calls)?;
+        object = requested.in_version(object, server).await?;
     }
     if request.old.is_none() {
         for field in SET_LATER {

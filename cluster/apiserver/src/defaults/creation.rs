@@ -64,16 +64,23 @@ pub fn on_update(release: Release, kind: &str, object: &mut Value, old: &Value) 
 /// These are the initial status and default tolerations. A status that only the subresource can set
 /// is removed.
 ///
-/// `defaulted` receives the object after defaulting, before admission and the server add more.
-///
 /// The metadata must already have the name, the UID (for the selector of Jobs) and the creation
 /// time (for conditions of pods).
-pub fn on_create(
-    release: Release,
-    kind: &str,
-    object: &mut Value,
-    defaulted: impl FnOnce(&mut Value),
-) {
+pub fn on_create(release: Release, kind: &str, object: &mut Value) {
+    let incomplete = begin_create(release, kind, object);
+    end_create(release, kind, object, incomplete);
+}
+
+/// What the second half of a creation needs to know of the first one.
+#[derive(Debug, Default)]
+pub(crate) struct Incomplete {
+    /// A Job without labels shares those of its template, the generated ones included.
+    shares_labels: bool,
+}
+
+/// The first half of [`on_create`]: the object as its author sent it, with defaults. Admission comes
+/// after it.
+pub(crate) fn begin_create(release: Release, kind: &str, object: &mut Value) -> Incomplete {
     if STATUS_SUBRESOURCE.contains(&kind)
         && let Some(fields) = object.as_object_mut()
     {
@@ -84,17 +91,20 @@ pub fn on_create(
             .iter()
             .for_each(|name| drop(metadata.remove(*name)));
     }
-    // A Job without labels shares those of its template, the generated ones included.
     let shares_labels = object["metadata"]["labels"]
         .as_object()
         .is_none_or(|labels| labels.is_empty());
     apply(release, kind, object);
-    defaulted(object);
+    Incomplete { shares_labels }
+}
+
+/// The second half: the fields that the server adds.
+pub(crate) fn end_create(release: Release, kind: &str, object: &mut Value, incomplete: Incomplete) {
     gates::drop_disabled(release, kind, object);
     match kind {
         "CustomResourceDefinition" => stored_version(object),
         "DaemonSet" => first_template_generation(object),
-        "Job" => job_identity(object, shares_labels),
+        "Job" => job_identity(object, incomplete.shares_labels),
         "Namespace" => namespace(object),
         "PersistentVolume" => {
             phase(object, "Pending");

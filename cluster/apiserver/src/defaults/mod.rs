@@ -22,6 +22,7 @@ mod gates;
 mod qos;
 mod rules;
 
+pub(crate) use creation::{Incomplete, begin_create, end_create};
 pub use creation::{on_create, on_update};
 pub(crate) use gates::drop_disabled;
 pub use qos::qos_class;

@@ -14,10 +14,10 @@ fn applied(kind: &str, mut object: Value) -> Value {
 /// The created object. Asserts that the result is the same whether defaulting ran before.
 fn created(kind: &str, object: Value) -> Value {
     let mut alone = object.clone();
-    on_create(Release::DEFAULT, kind, &mut alone, |_| {});
+    on_create(Release::DEFAULT, kind, &mut alone);
     let mut defaulted_before = object;
     apply(Release::DEFAULT, kind, &mut defaulted_before);
-    on_create(Release::DEFAULT, kind, &mut defaulted_before, |_| {});
+    on_create(Release::DEFAULT, kind, &mut defaulted_before);
     assert_eq!(
         alone, defaulted_before,
         "defaulting before creation has no effect"
@@ -169,7 +169,7 @@ fn volumes_probes_and_references_get_defaults_at_any_depth() {
 fn a_job_selects_pods_by_its_uid() {
     let job = json!({"metadata": {"name": "j", "uid": "u"}, "spec": {"template": {"spec": {}}}});
     let mut got = job.clone();
-    on_create(Release::DEFAULT, "Job", &mut got, |_| {});
+    on_create(Release::DEFAULT, "Job", &mut got);
     assert_eq!(
         got["spec"]["selector"],
         json!({"matchLabels": {"batch.kubernetes.io/controller-uid": "u"}})
@@ -189,7 +189,7 @@ fn a_job_selects_pods_by_its_uid() {
 
     let mut manual = job;
     manual["spec"]["manualSelector"] = json!(true);
-    on_create(Release::DEFAULT, "Job", &mut manual, |_| {});
+    on_create(Release::DEFAULT, "Job", &mut manual);
     assert_eq!(manual["spec"]["selector"], Value::Null);
     let queue = applied("Job", json!({"spec": {"parallelism": 2}}));
     assert_eq!(queue["spec"].get("completions"), None);
@@ -408,7 +408,7 @@ fn service_accounts_keep_the_names_of_their_secrets() {
     let sent = json!({"metadata": {"name": "s"}, "secrets": secrets});
     let kept = json!([{"name": "a"}, {"name": "b"}]);
     let mut created = sent.clone();
-    on_create(Release::DEFAULT, "ServiceAccount", &mut created, |_| {});
+    on_create(Release::DEFAULT, "ServiceAccount", &mut created);
     assert_eq!(created["secrets"], kept);
     let mut updated = sent.clone();
     on_update(Release::DEFAULT, "ServiceAccount", &mut updated, &created);

@@ -12,8 +12,7 @@ use super::managed::{Author, Entry, Managed, Operation};
 use super::merge::merged;
 use super::remove::{with_parents, without};
 use super::set::FieldSet;
-use super::shape::Shape;
-use super::versions::{Versions, Write};
+use super::versions::{Seen, Versions, Write};
 use crate::kinds::Resource;
 use crate::status::Status;
 
@@ -108,7 +107,7 @@ impl From<Status> for NotApplied {
 }
 
 /// The object after the apply, and its managed fields.
-pub(crate) fn apply(
+pub(crate) async fn apply(
     live: &Value,
     managed: &Managed,
     applied: &Applied<'_>,
@@ -116,8 +115,8 @@ pub(crate) fn apply(
     let resource = applied.versions.resource;
     let shape = resource.shape(applied.config);
     let mut managed = managed.clone();
-    take_earlier_fields(live, &mut managed, applied)?;
-    managed.reconcile(applied.versions, live)?;
+    take_earlier_fields(live, &mut managed, applied).await?;
+    managed.reconcile(applied.versions, live).await?;
 
     let mut object = merged(shape, live, applied.config);
     let at = managed
@@ -141,17 +140,17 @@ pub(crate) fn apply(
             object = without(shape, object, &dropped);
         } else {
             let all: Vec<&Entry> = managed.0.iter().chain([&entry]).collect();
-            object = pruned(applied.versions, object, &all, last)?;
+            object = pruned(applied.versions, object, &all, last).await?;
         }
     }
 
     let mut write = Write::new(applied.versions, live, &object);
-    let conflicts = conflicts(&managed, &mut write, live, applied)?;
+    let conflicts = conflicts(&managed, &mut write, live, applied).await?;
     if !applied.force && !conflicts.0.is_empty() {
         return Err(NotApplied::Conflicts(conflicts));
     }
     for entry in &mut managed.0 {
-        entry.release(write.changes(&entry.author.api_version)?);
+        entry.release(write.changes(&entry.author.api_version).await?);
     }
     if same(live, &object) {
         // The time is that of the author's latest change. A new author gets a time with its
@@ -181,7 +180,7 @@ fn unmanageable(live: &Value, why: &str) -> Status {
 }
 
 /// Fields without any manager get one, so that the next apply finds conflicts with them.
-fn take_earlier_fields(
+async fn take_earlier_fields(
     live: &Value,
     managed: &mut Managed,
     applied: &Applied<'_>,
@@ -217,7 +216,7 @@ fn take_earlier_fields(
         return Ok(());
     }
     let mut write = Write::new(applied.versions, &zero, live);
-    let updated = managed.update(&mut write, author, time);
+    let updated = managed.update(&mut write, author, time).await;
     updated.map_err(|status| match check(resource.shape(live), live) {
         Err(why) => unmanageable(live, &why),
         Ok(()) => status,
@@ -230,7 +229,7 @@ fn take_earlier_fields(
 /// Upstream removes all fields of the last configuration, and adds back those with another manager, and
 /// those that the last configuration lacked. The result has gone through the version of the last
 /// configuration, without the fields that this version lacks.
-fn pruned(
+async fn pruned(
     versions: Versions<'_>,
     object: Value,
     entries: &[&Entry],
@@ -257,39 +256,25 @@ fn pruned(
         }
         owned
     };
-    let Some(merged) = versions.in_version(&object, version)? else {
+    let Some(merged) = versions.seen(&object, version).await? else {
         return Ok(object);
     };
-    let left = versions.seen(&merged, version, |resource, merged| {
-        let shape = resource.shape(merged);
-        let left = without(shape, merged.clone(), &with_parents(shape, &last.set));
-        with_owned(shape, merged, &left, &owned(version))
-    })?;
-    let Some(mut left) = left else {
-        return Ok(object);
-    };
+    let mut left = left(&merged, &last.set, &owned(version));
     for other in others {
         // Owners in other versions see the object in theirs.
-        let seen = versions.seen(&merged, other, |resource, merged| {
-            let left = versions.in_version(&left, other)?;
-            let shape = resource.shape(merged);
-            Ok::<_, Status>(left.map(|left| with_owned(shape, merged, &left, &owned(other))))
-        })?;
-        if let Some(seen) = seen.transpose()?.flatten() {
-            left = seen;
-        }
+        let Some(merged) = versions.seen(merged.object(), other).await? else {
+            continue;
+        };
+        let seen = versions.seen(&left, other).await?;
+        let seen = seen.map(|left| with_owned(&merged, left.object(), &owned(other)));
+        left = seen.unwrap_or(left);
     }
-    let back = versions.in_version(&left, version)?.unwrap_or_default();
-    let kept = versions.seen(&merged, version, |resource, merged| {
-        let shape = resource.shape(merged);
-        let mut gone = with_parents(shape, &fields(shape, merged));
-        gone.subtract(&with_parents(shape, &fields(shape, &back)));
-        let gone = gone.intersection(&with_parents(shape, &last.set));
-        without(shape, merged.clone(), &gone)
-    })?;
+    let back = versions.seen(&left, version).await?;
+    let back = back.map(Seen::into_object).unwrap_or_default();
+    let kept = kept(&merged, &back, &last.set);
     let own = versions.resource.api_version();
-    let kept = versions.in_version(&kept.unwrap_or(merged), &own)?;
-    Ok(kept.unwrap_or(object))
+    let kept = versions.seen(&kept, &own).await?;
+    Ok(kept.map_or(object, Seen::into_object))
 }
 
 /// Whether all fields of the last configuration still have a manager in its version.
@@ -310,8 +295,27 @@ fn nothing_given_up(
     given_up.is_empty()
 }
 
+/// `merged` without the fields of the last configuration, `last`, that no manager has.
+fn left(merged: &Seen<'_>, last: &FieldSet, owned: &FieldSet) -> Value {
+    let shape = merged.shape();
+    let left = without(shape, merged.object().clone(), &with_parents(shape, last));
+    with_owned(merged, &left, owned)
+}
+
+/// `merged` without the fields of the last configuration that `back` lacks.
+fn kept(merged: &Seen<'_>, back: &Value, last: &FieldSet) -> Value {
+    let shape = merged.shape();
+    let merged = merged.object();
+    let mut gone = with_parents(shape, &fields(shape, merged));
+    gone.subtract(&with_parents(shape, &fields(shape, back)));
+    let gone = gone.intersection(&with_parents(shape, last));
+    without(shape, merged.clone(), &gone)
+}
+
 /// `merged` without the fields that neither `left` nor a manager has.
-fn with_owned(shape: Shape<'_>, merged: &Value, left: &Value, owned: &FieldSet) -> Value {
+fn with_owned(merged: &Seen<'_>, left: &Value, owned: &FieldSet) -> Value {
+    let shape = merged.shape();
+    let merged = merged.object();
     let mut gone = with_parents(shape, &fields(shape, merged));
     gone.subtract(&with_parents(shape, &fields(shape, left)));
     gone.subtract(&with_parents(shape, owned));
@@ -319,7 +323,7 @@ fn with_owned(shape: Shape<'_>, merged: &Value, left: &Value, owned: &FieldSet) 
 }
 
 /// Fields of other managers that the apply changes.
-fn conflicts(
+async fn conflicts(
     managed: &Managed,
     write: &mut Write<'_>,
     live: &Value,
@@ -327,7 +331,7 @@ fn conflicts(
 ) -> Result<Conflicts, Status> {
     let mut conflicts = Vec::new();
     for entry in &managed.0 {
-        if let Some(changes) = write.changes(&entry.author.api_version)? {
+        if let Some(changes) = write.changes(&entry.author.api_version).await? {
             let set = entry.set.intersection(&changes.touched);
             if !set.is_empty() {
                 conflicts.push((entry.author.clone(), set));

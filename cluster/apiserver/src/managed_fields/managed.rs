@@ -94,7 +94,7 @@ impl Author {
 
 /// The entries after a write by `author` that makes `new` of `old`, both in the version of the
 /// request.
-pub(crate) fn updated(
+pub(crate) async fn updated(
     mut managed: Managed,
     versions: Versions<'_>,
     old: &Value,
@@ -102,8 +102,9 @@ pub(crate) fn updated(
     author: Author,
     time: Option<String>,
 ) -> Result<Managed, Status> {
-    managed.reconcile(versions, old)?;
-    managed.update(&mut Write::new(versions, old, new), author, time)?;
+    managed.reconcile(versions, old).await?;
+    let mut write = Write::new(versions, old, new);
+    managed.update(&mut write, author, time).await?;
     Ok(managed)
 }
 
@@ -131,17 +132,18 @@ impl Managed {
     }
 
     /// Records the changes of a write as fields of `author`, at `time`.
-    pub(super) fn update(
+    pub(super) async fn update(
         &mut self,
         write: &mut Write<'_>,
         author: Author,
         time: Option<String>,
     ) -> Result<(), Status> {
         for entry in &mut self.0 {
-            entry.release(write.changes(&entry.author.api_version)?);
+            entry.release(write.changes(&entry.author.api_version).await?);
         }
         let changes = write
-            .changes(&author.api_version)?
+            .changes(&author.api_version)
+            .await?
             .cloned()
             .unwrap_or_default();
         if changes.is_unnamed {
@@ -170,12 +172,15 @@ impl Managed {
     /// is owned as a whole. Entries of versions that are gone stay.
     ///
     /// Upstream: `typed/reconcile_schema.go`.
-    pub(super) fn reconcile(&mut self, versions: Versions<'_>, live: &Value) -> Result<(), Status> {
+    pub(super) async fn reconcile(
+        &mut self,
+        versions: Versions<'_>,
+        live: &Value,
+    ) -> Result<(), Status> {
         for entry in &mut self.0 {
-            let set = &mut entry.set;
-            versions.seen(live, &entry.author.api_version, |resource, live| {
-                reconcile(Some(resource.shape(live)), set);
-            })?;
+            if let Some(live) = versions.seen(live, &entry.author.api_version).await? {
+                reconcile(Some(live.shape()), &mut entry.set);
+            }
         }
         Ok(())
     }

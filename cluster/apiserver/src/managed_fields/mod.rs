@@ -29,4 +29,4 @@ pub(crate) use managed::{Author, Managed, Operation, is_reset, updated};
 pub(crate) use merge::merged;
 pub(crate) use set::FieldSet;
 pub(crate) use shape::Shape;
-pub(crate) use versions::{Converted, Versions};
+pub(crate) use versions::{Convert, Converted, Versions};

@@ -3,6 +3,8 @@
 
 use std::sync::Arc;
 
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
 use super::*;
@@ -32,6 +34,19 @@ fn custom(properties: Value) -> Resource {
     }
 }
 
+/// The conversions of a kind with one version, which has nothing to await.
+struct OneVersion;
+
+impl Convert for OneVersion {
+    fn convert<'a>(&'a self, _: &'a Value, _: &'a str) -> BoxFuture<'a, Result<Converted, Status>> {
+        std::future::ready(Ok(None)).boxed()
+    }
+}
+
+fn at_once<T>(future: impl Future<Output = T>) -> T {
+    future.now_or_never().unwrap()
+}
+
 /// An object and its entries.
 struct Story {
     resource: Resource,
@@ -53,12 +68,11 @@ impl Story {
         let mut config = config;
         config["apiVersion"] = json!(self.resource.api_version());
         config["kind"] = json!(self.resource.kind);
-        let convert = |_: &Value, _: &str| -> Result<Converted, Status> { Ok(None) };
         let applied = Applied {
             versions: Versions {
                 resource: &self.resource,
                 part: None,
-                convert: &convert,
+                convert: &OneVersion,
             },
             config: &config,
             set: declared(self.resource.release, self.resource.shape(&config), &config)?,
@@ -67,11 +81,11 @@ impl Story {
             force: false,
             time: "2026-01-01T00:00:00Z".to_owned(),
         };
-        let (mut object, managed) =
-            apply(&self.object, &self.managed, &applied).map_err(|refusal| match refusal {
-                NotApplied::Conflicts(conflicts) => conflicts.message(),
-                NotApplied::Failed(status) => status.message,
-            })?;
+        let merged = at_once(apply(&self.object, &self.managed, &applied));
+        let (mut object, managed) = merged.map_err(|refusal| match refusal {
+            NotApplied::Conflicts(conflicts) => conflicts.message(),
+            NotApplied::Failed(status) => status.message,
+        })?;
         follow_last_applied(&mut object, &applied);
         self.object = object;
         self.object["metadata"]["uid"] = json!("u");
@@ -86,14 +100,14 @@ impl Story {
 
     /// Replaces the object.
     fn update(mut self, manager: &str, new: Value) -> Self {
-        let convert = |_: &Value, _: &str| -> Result<Converted, Status> { Ok(None) };
         let versions = Versions {
             resource: &self.resource,
             part: None,
-            convert: &convert,
+            convert: &OneVersion,
         };
         let author = self.author(manager, Operation::Update);
-        self.managed = updated(self.managed, versions, &self.object, &new, author, None).unwrap();
+        let written = updated(self.managed, versions, &self.object, &new, author, None);
+        self.managed = at_once(written).unwrap();
         self.object = new;
         self
     }
@@ -313,11 +327,10 @@ fn a_key_without_value_is_left_out_of_the_name_of_an_element() {
 fn updates_of_many_writers_join_by_version() {
     let mut managed = Managed::default();
     let resource = built_in("", "v1", "configmaps");
-    let convert = |_: &Value, _: &str| -> Result<Converted, Status> { Ok(None) };
     let versions = Versions {
         resource: &resource,
         part: None,
-        convert: &convert,
+        convert: &OneVersion,
     };
     let object = |count: usize| {
         let data: serde_json::Map<_, _> = (0..count)
@@ -333,15 +346,8 @@ fn updates_of_many_writers_join_by_version() {
             subresource: "".into(),
         };
         let time = Some(format!("2026-01-01T00:00:{at:02}Z"));
-        managed = updated(
-            managed,
-            versions,
-            &object(at - 1),
-            &object(at),
-            author,
-            time,
-        )
-        .unwrap();
+        let (old, new) = (object(at - 1), object(at));
+        managed = at_once(updated(managed, versions, &old, &new, author, time)).unwrap();
     }
     let entries = managed.into_value().unwrap();
     let managers: Vec<&str> = entries

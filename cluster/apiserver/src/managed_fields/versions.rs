@@ -4,17 +4,30 @@
 
 use std::sync::Arc;
 
+use futures::future::BoxFuture;
 use serde_json::Value;
 
 use super::compare::{Changes, compare};
 use super::declared::check;
 use super::set::FieldSet;
+use super::shape::Shape;
 use crate::kinds::Resource;
 use crate::registry::Registered;
 use crate::status::Status;
 
 /// An object in another version; `None` if the kind does not have the version.
 pub(crate) type Converted = Option<(Arc<Registered>, Value)>;
+
+/// Converts objects between the versions of one kind.
+pub(crate) trait Convert: Sync {
+    /// The object in the version of this name. An object without a version has that of the request.
+    /// A webhook may have to convert it.
+    fn convert<'a>(
+        &'a self,
+        object: &'a Value,
+        api_version: &'a str,
+    ) -> BoxFuture<'a, Result<Converted, Status>>;
+}
 
 /// The versions of one kind, as seen from the version of a request.
 #[derive(Clone, Copy)]
@@ -23,12 +36,44 @@ pub(crate) struct Versions<'a> {
     pub(crate) resource: &'a Resource,
     /// The subresource of the request.
     pub(crate) part: Option<&'a str>,
-    /// Converts an object into the version of this name. An object without a version has that of the
-    /// request.
-    pub(crate) convert: &'a dyn Fn(&Value, &str) -> Result<Converted, Status>,
+    pub(crate) convert: &'a dyn Convert,
 }
 
-impl Versions<'_> {
+/// An object in one of the versions.
+pub(super) enum Seen<'a> {
+    /// In the version of the request.
+    Own(&'a Resource, &'a Value),
+    Other(Arc<Registered>, Value),
+}
+
+impl Seen<'_> {
+    pub(super) fn resource(&self) -> &Resource {
+        match self {
+            Self::Own(resource, _) => resource,
+            Self::Other(entry, _) => &entry.resource,
+        }
+    }
+
+    pub(super) fn object(&self) -> &Value {
+        match self {
+            Self::Own(_, object) => object,
+            Self::Other(_, object) => object,
+        }
+    }
+
+    pub(super) fn shape(&self) -> Shape<'_> {
+        self.resource().shape(self.object())
+    }
+
+    pub(super) fn into_object(self) -> Value {
+        match self {
+            Self::Own(_, object) => object.clone(),
+            Self::Other(_, object) => object,
+        }
+    }
+}
+
+impl<'a> Versions<'a> {
     /// The fields that the endpoint cannot write (upstream's reset fields).
     pub(super) fn reset(&self) -> FieldSet {
         self.resource.reset_fields(self.part)
@@ -40,33 +85,26 @@ impl Versions<'_> {
     }
 
     /// An object in another version. `None` if the kind does not have the version.
-    pub(super) fn in_version(
-        &self,
-        object: &Value,
+    pub(super) async fn seen<'b>(
+        self,
+        object: &'b Value,
         api_version: &str,
-    ) -> Result<Option<Value>, Status> {
-        self.seen(object, api_version, |_, object| object.clone())
-    }
-
-    /// Calls `see` with an object in another version. `None` if the kind does not have the version.
-    pub(super) fn seen<T>(
-        &self,
-        object: &Value,
-        api_version: &str,
-        see: impl FnOnce(&Resource, &Value) -> T,
-    ) -> Result<Option<T>, Status> {
+    ) -> Result<Option<Seen<'b>>, Status>
+    where
+        'a: 'b,
+    {
         let own = self.resource.api_version();
         let from = object["apiVersion"].as_str().unwrap_or(&own);
         if from == api_version && from == own {
-            return Ok(Some(see(self.resource, object)));
+            return Ok(Some(Seen::Own(self.resource, object)));
         }
-        let Some((entry, object)) = (self.convert)(object, api_version)? else {
+        let Some((entry, object)) = self.convert.convert(object, api_version).await? else {
             return Ok(None);
         };
         // Upstream's nop-converter changes only the version, so that fields that the other schema
         // lacks are errors.
         check(entry.resource.shape(&object), &object).map_err(Status::unclassified)?;
-        Ok(Some(see(&entry.resource, &object)))
+        Ok(Some(Seen::Other(entry, object)))
     }
 }
 
@@ -91,7 +129,7 @@ impl<'a> Write<'a> {
     }
 
     /// The changes in one version, apart from the fields that the endpoint cannot write.
-    pub(super) fn changes(&mut self, api_version: &str) -> Result<Option<&Changes>, Status> {
+    pub(super) async fn changes(&mut self, api_version: &str) -> Result<Option<&Changes>, Status> {
         let known = self
             .known
             .iter()
@@ -99,7 +137,7 @@ impl<'a> Write<'a> {
         let at = match known {
             Some(at) => at,
             None => {
-                let changes = self.compared(api_version)?;
+                let changes = self.compared(api_version).await?;
                 self.known.push((api_version.to_owned(), changes));
                 self.known.len() - 1
             }
@@ -107,23 +145,25 @@ impl<'a> Write<'a> {
         Ok(self.known[at].1.as_ref())
     }
 
-    fn compared(&self, api_version: &str) -> Result<Option<Changes>, Status> {
+    async fn compared(&self, api_version: &str) -> Result<Option<Changes>, Status> {
         let versions = self.versions;
-        let reset = versions.reset();
         let unconverted = |what: &'static str| {
             move |status: Status| Status {
                 message: format!("failed to convert {what} object: {}", status.message),
                 ..status
             }
         };
-        let changes = versions.seen(self.old, api_version, |resource, old| {
-            let changes = versions.seen(self.new, api_version, |_, new| {
-                compare(resource.shape(new), old, new).without(&reset)
-            });
-            changes.map_err(unconverted("new"))
-        });
-        let changes = changes.map_err(unconverted("old"))?;
-        Ok(changes.transpose()?.flatten())
+        let old = versions.seen(self.old, api_version).await;
+        let Some(old) = old.map_err(unconverted("old"))? else {
+            return Ok(None);
+        };
+        let new = versions.seen(self.new, api_version).await;
+        let Some(new) = new.map_err(unconverted("new"))? else {
+            return Ok(None);
+        };
+        let shape = old.resource().shape(new.object());
+        let changes = compare(shape, old.object(), new.object());
+        Ok(Some(changes.without(&versions.reset())))
     }
 }
 

@@ -70,15 +70,22 @@ impl Resource {
         }
     }
 
-    /// Sets the defaults of a new object. `manage` records the managed fields before the server
-    /// adds its own fields.
-    pub(crate) fn complete_new(&self, object: &mut Value, manage: impl FnOnce(&mut Value)) {
+    /// Sets the defaults of a new object. [`Self::complete_new`] adds further fields later, after
+    /// admission.
+    pub(crate) fn set_defaults_of_new(&self, object: &mut Value) -> defaults::Incomplete {
         match self.custom() {
             Some(custom) => {
                 custom.set_defaults(object);
-                manage(object);
+                defaults::Incomplete::default()
             }
-            None => defaults::on_create(self.release, &self.kind, object, manage),
+            None => defaults::begin_create(self.release, &self.kind, object),
+        }
+    }
+
+    /// Sets the fields that the server adds to a new object with defaults.
+    pub(crate) fn complete_new(&self, object: &mut Value, incomplete: defaults::Incomplete) {
+        if self.custom.is_none() {
+            defaults::end_create(self.release, &self.kind, object, incomplete);
         }
     }
 

@@ -11,9 +11,9 @@ use serde_json::{Map, Value, json};
 
 use super::create::place;
 use super::decode::{self, Strictness};
-use super::managers::{self, Tracking};
+use super::managers::{self, Conversions, Tracking};
 use super::query::invalid_options;
-use super::update::{Writing, check_name};
+use super::update::{NotWritten, Writing, check_name};
 use super::{Answer, Call, Server, metadata, scale, yaml};
 use crate::fielderror::{FieldError, Problem};
 use crate::kinds::Resource;
@@ -29,7 +29,7 @@ pub(super) const MEDIA_TYPE: &str = "application/apply-patch+yaml";
 
 impl Server {
     /// Applies to an object or to its status. The object is created if it is missing.
-    pub(super) fn apply(&self, call: &Call<'_>) -> Result<Answer, Status> {
+    pub(super) async fn apply(&self, call: &Call<'_>) -> Result<Answer, Status> {
         let (target, resource) = (call.target, call.target.resource());
         let ApplyOptions {
             dry_run,
@@ -47,14 +47,14 @@ impl Server {
             .map_err(|why| untyped(&config, &why))?;
         let part = target.subresource.map(|part| part.name);
         set.subtract_whole(&resource.reset_fields(part));
-        let calls = &call.origin.calls;
-        let convert =
-            |object: &Value, version: &str| self.in_other_version(resource, object, version, calls);
         let applied = Applied {
             versions: Versions {
                 resource,
                 part,
-                convert: &convert,
+                convert: &Conversions {
+                    server: self,
+                    resource,
+                },
             },
             config: &config,
             set,
@@ -63,33 +63,31 @@ impl Server {
             force,
             time: self.time(),
         };
+        let writing = Writing {
+            dry_run,
+            uid_is_precondition: false,
+            tracking: Tracking::Decided,
+            origin: Some(&call.origin),
+        };
 
         // Another request may create or delete the object meanwhile; then the other branch applies.
         loop {
-            if target.entry.store.get(&target.key()).is_some() {
-                let writing = Writing {
-                    dry_run,
-                    uid_is_precondition: false,
-                    tracking: Tracking::Decided,
-                    origin: Some(&call.origin),
-                    calls: &call.origin.calls,
-                };
-                let written = self.rewrite(target, writing, |_, old| {
-                    let live = resource.converted(old.clone());
-                    let mut object = completed(
-                        resource,
-                        &config,
-                        apply_to(&live, &applied).and_then(unique),
-                    )?;
-                    check_name(target, &object)?;
-                    place(target, &mut object)?;
-                    self.check_author(call.user, target, Some(old), &object)?;
-                    Ok(object)
-                });
-                return written.map(|(object, warnings)| {
-                    let duplicates = duplicates.clone().unwrap_or_default();
-                    Answer::object(200, object).warn([duplicates, warnings].concat())
-                });
+            if let Some(current) = target.entry.store.get(&target.key()) {
+                let old = resource.in_version(current.to_value(), self).await?;
+                let live = resource.converted(old.clone());
+                let merged = apply_to(&live, &applied).await.and_then(unique);
+                let mut object = completed(resource, &config, merged)?;
+                check_name(target, &object)?;
+                place(target, &mut object)?;
+                self.check_author(call.user, target, Some(&old), &object)?;
+                match self.replace(target, &current, &old, object, writing).await {
+                    Ok((object, about)) => {
+                        let duplicates = duplicates.clone().unwrap_or_default();
+                        return Ok(Answer::object(200, object).warn([duplicates, about].concat()));
+                    }
+                    Err(NotWritten::Refused(status)) => return Err(status),
+                    Err(NotWritten::Raced) => continue,
+                }
             }
             if target.subresource.is_some() {
                 if resource.create_on_update {
@@ -107,30 +105,27 @@ impl Server {
             if !metadata::text(&config, "resourceVersion").is_empty() {
                 return Err(Status::modified(resource.named(), &target.name));
             }
-            let merged = apply_to(&json!({"metadata": {}}), &applied).and_then(unique);
+            let merged = apply_to(&json!({"metadata": {}}), &applied).await;
+            let merged = merged.and_then(unique);
             let object = completed(resource, &config, merged)?;
             check_name(target, &object)?;
             self.authorize_creation(call)?;
             self.check_author(call.user, target, None, &object)?;
-            let mut warnings = duplicates.clone().unwrap_or_default();
-            let created = self.create_object(
-                call,
-                target,
-                object,
-                dry_run,
-                Tracking::Decided,
-                &mut warnings,
-            );
-            match created {
+            let created = self.create_object(call, target, object, dry_run, Tracking::Decided);
+            match created.await {
                 Err(status) if status.reason == "AlreadyExists" => {}
-                created => return created.map(|object| Answer::object(201, object).warn(warnings)),
+                created => {
+                    let (object, about) = created?;
+                    let duplicates = duplicates.clone().unwrap_or_default();
+                    return Ok(Answer::object(201, object).warn([duplicates, about].concat()));
+                }
             }
         }
     }
 
     /// Applies to the `scale` subresource. The object changes in one field, which managed fields
     /// record under its path in the object.
-    pub(super) fn apply_scale(&self, call: &Call<'_>) -> Result<Arc<Object>, Status> {
+    pub(super) async fn apply_scale(&self, call: &Call<'_>) -> Result<Arc<Object>, Status> {
         let resource = call.target.resource();
         let ApplyOptions {
             dry_run,
@@ -162,14 +157,14 @@ impl Server {
             set = part.clone();
             scale::write(resource, &mut object, replicas);
         }
-        let calls = &call.origin.calls;
-        let convert =
-            |object: &Value, version: &str| self.in_other_version(resource, object, version, calls);
         let applied = Applied {
             versions: Versions {
                 resource,
                 part: Some("scale"),
-                convert: &convert,
+                convert: &Conversions {
+                    server: self,
+                    resource,
+                },
             },
             config: &object,
             set,
@@ -187,17 +182,12 @@ impl Server {
             uid_is_precondition: true,
             tracking: Tracking::Decided,
             origin: None,
-            calls: &call.origin.calls,
         };
-        let written = self.rewrite(&whole, writing, |_, old| {
-            let seen = |refusal: NotApplied| match refusal {
-                NotApplied::Conflicts(conflicts) => {
-                    refused(&conflicts.seen_as(scale::API_VERSION, &scale::field()))
-                }
-                NotApplied::Failed(status) => status,
-            };
-            let mut new = apply_to(old, &applied).map_err(seen)?;
-            if managed_fields::compare(resource.shape(&new), old, &new)
+        loop {
+            let current = self.existing(&whole)?;
+            let old = resource.in_version(current.to_value(), self).await?;
+            let mut new = apply_to(&old, &applied).await.map_err(seen_by_scale)?;
+            if managed_fields::compare(resource.shape(&new), &old, &new)
                 .removed
                 .intersection(&part)
                 == part
@@ -205,9 +195,22 @@ impl Server {
                 // No manager sets the field any more, so it becomes zero.
                 scale::write(resource, &mut new, 0);
             }
-            Ok(new)
-        });
-        written.map(|(object, _)| object)
+            match self.replace(&whole, &current, &old, new, writing).await {
+                Ok((object, _)) => return Ok(object),
+                Err(NotWritten::Refused(status)) => return Err(status),
+                Err(NotWritten::Raced) => {}
+            }
+        }
+    }
+}
+
+/// The refusal of an apply to the `scale` subresource.
+fn seen_by_scale(refusal: NotApplied) -> Status {
+    match refusal {
+        NotApplied::Conflicts(conflicts) => {
+            refused(&conflicts.seen_as(scale::API_VERSION, &scale::field()))
+        }
+        NotApplied::Failed(status) => status,
     }
 }
 
@@ -334,13 +337,13 @@ fn described(config: &Value) -> (String, String) {
 }
 
 /// `live` after the merge with the configuration, with updated managed fields.
-fn apply_to(live: &Value, applied: &Applied<'_>) -> Result<Value, NotApplied> {
+async fn apply_to(live: &Value, applied: &Applied<'_>) -> Result<Value, NotApplied> {
     let mut live = live.clone();
     let managed = managers::take(&mut live)
         .as_ref()
         .and_then(Managed::parse)
         .unwrap_or_default();
-    let (mut object, managed) = managed_fields::apply(&live, &managed, applied)?;
+    let (mut object, managed) = managed_fields::apply(&live, &managed, applied).await?;
     managed_fields::follow_last_applied(&mut object, applied);
     if let Some(managed_fields) = managed.into_value() {
         metadata::of(&mut object).insert("managedFields".to_owned(), managed_fields);

@@ -18,7 +18,7 @@ use crate::status::Status;
 impl Server {
     /// Begins a session with a container: exec, attach or port-forward.
     pub(super) fn connect(&self, part: &str, call: &Call<'_>) -> Result<Answer, Status> {
-        let pod = self.parent(call)?.to_value();
+        let pod = self.existing(call.target)?.to_value();
         let node = pod["spec"]["nodeName"].as_str().unwrap_or_default();
         if node.is_empty() {
             let name = &call.target.name;

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::Server;
-use crate::calls::Calls;
 use crate::kinds::Resource;
 use crate::status::Status;
 use crate::store::{Event, Object};
@@ -34,15 +33,9 @@ impl Server {
         if resource.converter().is_none() {
             return Ok(objects);
         }
-        let calls = Calls::default();
         let stored: Vec<Value> = objects.iter().map(|object| object.to_value()).collect();
-        let converted = loop {
-            let converted = resource.all_in_version(stored.clone(), &calls);
-            match calls.pending() {
-                Some(call) => self.make_call(&calls, call).await,
-                None => break converted?,
-            }
-        };
+        // In a box of its own, because an open watch keeps the room for its largest step.
+        let converted = Box::pin(resource.all_in_version(stored, self)).await?;
         let pairs = objects.iter().zip(converted);
         let converted =
             pairs.map(|(old, value)| Arc::new(Object::unstored(resource, &old.key, &value)));

@@ -12,6 +12,7 @@ use super::address::Reservation;
 use super::decode::Strictness;
 use super::devices::date_taints;
 use super::managers::Tracking;
+use super::update::NotWritten;
 use super::{Answer, Call, Server, certificates, decode, managers, metadata, owners};
 use crate::admission::{Operation, Request};
 use crate::route::Target;
@@ -23,7 +24,7 @@ const NAME_ATTEMPTS: usize = 8;
 
 impl Server {
     /// Answers a POST to a collection. Bindings and reviews have their own handlers.
-    pub(super) fn create(&self, call: &Call<'_>) -> Result<Answer, Status> {
+    pub(super) async fn create(&self, call: &Call<'_>) -> Result<Answer, Status> {
         let target = call.target;
         let resource = target.resource();
         let dry_run = call.query.dry_run("CreateOptions")?;
@@ -36,27 +37,28 @@ impl Server {
             return self.bind_any(call);
         }
         if resource.verbs == ["create"] {
-            let review = self.review(call, object, &author)?;
+            let review = self.review(call, object, &author).await?;
             let shown = self.show_value(call, &resource.kind, review)?;
             return Ok(Answer::value(201, shown));
         }
         self.check_author(call.user, target, None, &object)?;
         warnings.extend(owners::dedup(&mut object, owners::SENT));
         let tracking = Tracking::Update(&author);
-        let created = self.create_object(call, target, object, dry_run, tracking, &mut warnings)?;
+        let created = self.create_object(call, target, object, dry_run, tracking);
+        let (created, about) = created.await?;
+        warnings.extend(about);
         Ok(Answer::object(201, created).warn(warnings))
     }
 
-    /// Creates a decoded object in the collection of `target`. Adds warnings about it.
-    pub(super) fn create_object(
+    /// Creates a decoded object in the collection of `target`. Returns it with warnings about it.
+    pub(super) async fn create_object(
         &self,
         call: &Call<'_>,
         target: &Target,
         mut object: Value,
         dry_run: bool,
         tracking: Tracking<'_>,
-        warnings: &mut Vec<String>,
-    ) -> Result<Arc<Object>, Status> {
+    ) -> Result<(Arc<Object>, Vec<String>), Status> {
         let resource = target.resource();
         Self::admit_kind(resource)?;
         place(target, &mut object)?;
@@ -71,13 +73,11 @@ impl Server {
                 object.clone()
             };
             if generated {
-                let draw = || self.random.identities.name(&prefix);
-                let drawn = call.origin.calls.drawn(&format!("name {attempts}"), draw);
+                let drawn = self.random.identities.name(&prefix);
                 metadata::of(&mut candidate).insert("name".to_owned(), Value::from(drawn));
             }
             if resource.names_itself() && metadata::text(&candidate, "name").is_empty() {
-                let draw = || self.random.identities.uid();
-                let drawn = call.origin.calls.drawn("own name", draw);
+                let drawn = self.random.identities.uid();
                 metadata::of(&mut candidate).insert("name".to_owned(), Value::from(drawn));
             }
             let name = metadata::text(&candidate, "name").to_owned();
@@ -85,7 +85,9 @@ impl Server {
             // Upstream admits an object before it generates the name, so its errors show the
             // prefix.
             let shown = if generated { &prefix } else { &name };
-            let _reserved = self.prepare(call, target, shown, &mut candidate, dry_run, tracking)?;
+            let _reserved = self
+                .prepare(call, target, shown, &mut candidate, dry_run, tracking)
+                .await?;
             // Mutating policies and webhooks can change the name.
             let name = metadata::text(&candidate, "name").to_owned();
             let about = resource.warnings(&candidate);
@@ -97,36 +99,47 @@ impl Server {
                 old: None,
                 dry_run,
                 origin: &call.origin,
-            })?;
-            let key = target.key_of(&name);
-            let taken = target.entry.store.get(&key);
-            if taken.is_none() {
-                // Holds the quotas until the commit has counted the object.
-                let charge = self.charge(target, &candidate, None, dry_run)?;
-                let candidate = resource.as_stored(candidate);
-                let shown = dry_run.then(|| Object::unstored(resource, &key, &candidate));
-                // The conversion of the object can fail, also in a dry run.
-                let stored = resource.to_stored(candidate, &call.origin.calls)?;
-                if let Some(shown) = shown {
-                    warnings.extend(about);
-                    return Ok(Arc::new(shown));
-                }
-                let change = Change::Put(stored);
-                let committed = self.commit(&target.entry, &key, None, change);
-                drop(charge);
-                match committed {
-                    Ok(created) => {
-                        warnings.extend(about);
-                        return Ok(created);
-                    }
-                    Err(Raced) if generated && attempts > 0 => continue,
-                    Err(Raced) => {}
-                }
-            }
-            if attempts == 0 {
-                return Err(self.name_taken(target, &name, generated));
+            })
+            .await?;
+            // The namespace may have gone while webhooks answered.
+            self.admit_creation(target, &name)?;
+            match self.store_new(target, &name, candidate, dry_run).await {
+                Ok(created) => return Ok((created, about)),
+                Err(NotWritten::Refused(status)) => return Err(status),
+                Err(NotWritten::Raced) if attempts > 0 => {}
+                Err(NotWritten::Raced) => return Err(self.name_taken(target, &name, generated)),
             }
         }
+    }
+
+    /// Stores a new object, or only shows it in a dry run. A lost race means that the name is taken.
+    async fn store_new(
+        &self,
+        target: &Target,
+        name: &str,
+        object: Value,
+        dry_run: bool,
+    ) -> Result<Arc<Object>, NotWritten> {
+        let resource = target.resource();
+        let key = target.key_of(name);
+        if target.entry.store.get(&key).is_some() {
+            return Err(NotWritten::Raced);
+        }
+        if resource.converter().is_some() {
+            // A quota refuses the object before a webhook converts it. Its lock is not held meanwhile.
+            self.charge(target, &object, None, true)?;
+        }
+        let object = resource.as_stored(object);
+        // The conversion of the object can fail, also in a dry run.
+        let stored = resource.to_stored(&object, self).await?;
+        // Holds the quotas until the commit has counted the object.
+        let _charge = self.charge(target, &object, None, dry_run)?;
+        if dry_run {
+            return Ok(Arc::new(Object::unstored(resource, &key, &object)));
+        }
+        let change = Change::Put(stored.unwrap_or(object));
+        let committed = self.commit(&target.entry, &key, None, change);
+        committed.map_err(|Raced| NotWritten::Raced)
     }
 
     /// The error for a name that exists. It tells when the existing object is terminating.
@@ -172,7 +185,7 @@ impl Server {
 
     /// All steps between decoding and storing. `name` is the object's name in errors before
     /// validation. Addresses of a Service stay reserved until the caller drops the result.
-    fn prepare(
+    async fn prepare(
         &self,
         call: &Call<'_>,
         target: &Target,
@@ -187,9 +200,7 @@ impl Server {
         metadata::begin(
             resource,
             object,
-            call.origin
-                .calls
-                .drawn("uid", || self.random.identities.uid()),
+            self.random.identities.uid(),
             self.clock.now(),
         );
         // Kubelets register nodes with their status, so it counts at creation.
@@ -208,28 +219,22 @@ impl Server {
         if let Tracking::Update(_) = tracking {
             resource.drop_nulls(object);
         }
-        let mut admitted = Ok(());
-        resource.complete_new(object, |object| {
-            admitted = self.manage_new(resource, object, given, tracking, &call.origin.calls);
-            if admitted.is_err() {
-                return;
-            }
-            admitted = self.admit(target, name, object).and_then(|()| {
-                let request = Request {
-                    operation: Operation::Create,
-                    target,
-                    name,
-                    object: None,
-                    old: None,
-                    dry_run,
-                    origin: &call.origin,
-                };
-                let built_in = |object: &mut Value| self.admit(target, name, object);
-                self.mutate_by_cluster(&request, object, built_in)?;
-                place(target, object)
-            });
-        });
-        admitted?;
+        let incomplete = resource.set_defaults_of_new(object);
+        self.manage_new(resource, object, given, tracking).await;
+        self.admit(target, name, object)?;
+        let request = Request {
+            operation: Operation::Create,
+            target,
+            name,
+            object: None,
+            old: None,
+            dry_run,
+            origin: &call.origin,
+        };
+        let built_in = |object: &mut Value| self.admit(target, name, object);
+        self.mutate_by_cluster(&request, object, built_in).await?;
+        place(target, object)?;
+        resource.complete_new(object, incomplete);
         if resource.is("CertificateSigningRequest") {
             certificates::set_requester(object, call.user);
         }

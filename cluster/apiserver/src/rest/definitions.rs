@@ -17,9 +17,9 @@ use serde_json::{Value, json};
 use super::delete::{DeleteOptions, Deleted, check_special_preconditions};
 use super::managers::Tracking;
 use super::subresources::set_condition;
+use super::system::at_once;
 use super::update::{NotWritten, Writing};
 use super::{Server, Verb, metadata};
-use crate::calls::Calls;
 use crate::custom::{self, names};
 use crate::kinds::Resource;
 use crate::managed_fields::{Author, Operation};
@@ -268,7 +268,7 @@ impl Server {
                 subresource: None,
                 legacy_watch: false,
             };
-            if let Err(status) = self.delete_object(None, &target, &DeleteOptions::default())
+            if let Err(status) = self.delete_unasked(&target, &DeleteOptions::default())
                 && status.code != 404
             {
                 tracing::warn!(object = %object.key, resource = plural, error = %status.message, "deleting a custom resource");
@@ -320,13 +320,12 @@ impl Server {
             uid_is_precondition: true,
             tracking: Tracking::Update(&author),
             origin: None,
-            calls: &Calls::default(),
         };
-        let written = self.rewrite(&target, writing, |_, old| {
+        let written = at_once(self.rewrite(&target, writing, |old| {
             let mut new = old.clone();
             change(&mut new);
             Ok(new)
-        });
+        }));
         if let Err(status) = &written {
             tracing::warn!(definition = target.name, error = %status.message, "writing the status of a definition");
         }

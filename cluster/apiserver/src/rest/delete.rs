@@ -157,11 +157,11 @@ enum Grace {
 
 impl Server {
     /// Answers a DELETE of one object, with a Status or with the object, as its kind defines.
-    pub(super) fn delete(&self, call: &Call<'_>) -> Result<Answer, Status> {
+    pub(super) async fn delete(&self, call: &Call<'_>) -> Result<Answer, Status> {
         let target = call.target;
         let resource = target.resource();
         let options = DeleteOptions::parse(call)?;
-        let deleted = self.delete_object(Some(&call.origin), target, &options)?;
+        let deleted = self.delete_object(&call.origin, target, &options).await?;
         let mut answer = if deleted.gone && resource.delete_answer == DeleteAnswer::Status {
             let Deleted { object, .. } = deleted;
             let revision = self.deletion_versions.then_some(object.revision);
@@ -200,7 +200,7 @@ impl Server {
                 namespace: object.namespace().to_owned(),
                 ..call.target.clone()
             };
-            match self.delete_object(Some(&call.origin), &one, &options) {
+            match self.delete_object(&call.origin, &one, &options).await {
                 Ok(_) => {}
                 Err(status) if status.code == 404 => {}
                 Err(status) => return Err(status),
@@ -211,51 +211,86 @@ impl Server {
         self.show_page(call, page)
     }
 
-    /// Deletes one object, or marks it as terminating. Policies apply to deletions of clients.
-    pub(super) fn delete_object(
+    /// Deletes one object for a client, or marks it as terminating. Policies and webhooks may refuse
+    /// that.
+    async fn delete_object(
         &self,
-        origin: Option<&Origin<'_>>,
+        origin: &Origin<'_>,
         target: &Target,
         options: &DeleteOptions,
     ) -> Result<Deleted, Status> {
-        let resource = target.resource();
         loop {
-            let Some(current) = target.entry.store.get(&target.key()) else {
-                return Err(Status::not_found(resource.named(), &target.name));
-            };
-            if let Some(origin) = origin {
-                // These two kinds have preconditions with words of their own.
-                if !resource.is("Namespace") && !resource.is("CustomResourceDefinition") {
-                    check_preconditions(target, &current, options)?;
-                }
-                let old = resource.in_version(current.to_value(), &origin.calls)?;
-                let request = Request {
-                    operation: Operation::Delete,
-                    target,
-                    name: &target.name,
-                    object: None,
-                    old: Some(&old),
-                    dry_run: options.dry_run,
-                    origin,
-                };
-                self.mutate_by_cluster(&request, &mut Value::Null, |_| Ok(()))?;
-                self.permit_by_cluster(&request)?;
-            }
-            let outcome = if resource.is("Namespace") {
-                self.delete_namespace(target, &current, options)
-            } else if resource.is("CustomResourceDefinition") && !current.deleting {
-                self.delete_definition(target, &current, options)
-            } else {
-                check_preconditions(target, &current, options)
-                    .map_err(NotWritten::from)
-                    .and_then(|()| self.delete_version(target, &current, options))
-            };
-            match outcome {
+            let current = self.existing(target)?;
+            self.permit_deletion(origin, target, &current, options)
+                .await?;
+            match self.delete_current(target, &current, options) {
                 Ok(deleted) => return Ok(deleted),
                 Err(NotWritten::Raced) => {}
                 Err(NotWritten::Refused(status)) => return Err(status),
             }
         }
+    }
+
+    /// The same for the server itself. Policies and webhooks do not see the deletion.
+    pub(super) fn delete_unasked(
+        &self,
+        target: &Target,
+        options: &DeleteOptions,
+    ) -> Result<Deleted, Status> {
+        loop {
+            let current = self.existing(target)?;
+            match self.delete_current(target, &current, options) {
+                Ok(deleted) => return Ok(deleted),
+                Err(NotWritten::Raced) => {}
+                Err(NotWritten::Refused(status)) => return Err(status),
+            }
+        }
+    }
+
+    /// Asks the policies and webhooks of the cluster about a deletion.
+    async fn permit_deletion(
+        &self,
+        origin: &Origin<'_>,
+        target: &Target,
+        current: &Object,
+        options: &DeleteOptions,
+    ) -> Result<(), Status> {
+        let resource = target.resource();
+        // These two kinds have preconditions with words of their own.
+        if !resource.is("Namespace") && !resource.is("CustomResourceDefinition") {
+            check_preconditions(target, current, options)?;
+        }
+        let old = resource.in_version(current.to_value(), self).await?;
+        let request = Request {
+            operation: Operation::Delete,
+            target,
+            name: &target.name,
+            object: None,
+            old: Some(&old),
+            dry_run: options.dry_run,
+            origin,
+        };
+        self.mutate_by_cluster(&request, &mut Value::Null, |_| Ok(()))
+            .await?;
+        self.permit_by_cluster(&request).await
+    }
+
+    /// Deletes this version of an object, in the way of its kind.
+    fn delete_current(
+        &self,
+        target: &Target,
+        current: &Arc<Object>,
+        options: &DeleteOptions,
+    ) -> Result<Deleted, NotWritten> {
+        let resource = target.resource();
+        if resource.is("Namespace") {
+            return self.delete_namespace(target, current, options);
+        }
+        if resource.is("CustomResourceDefinition") && !current.deleting {
+            return self.delete_definition(target, current, options);
+        }
+        check_preconditions(target, current, options)?;
+        self.delete_version(target, current, options)
     }
 
     /// Removes this version of the object, or marks it as terminating while finalizers or a grace

@@ -14,9 +14,8 @@ use serde_json::{Map, Value, json};
 
 use super::delete::{DeleteOptions, check_preconditions};
 use super::subresources::set_condition;
-use super::update::NotWritten;
+use super::update::{NewState, NotWritten};
 use super::{Answer, Call, Server, decode, metadata};
-use crate::calls::Calls;
 use crate::defaults;
 use crate::fielderror::{FieldError, Problem};
 use crate::route::Target;
@@ -92,9 +91,7 @@ impl Server {
     ) -> Result<Option<Arc<Object>>, Status> {
         let mut tries = 1;
         loop {
-            let Some(current) = pod.entry.store.get(&pod.key()) else {
-                return Err(Status::not_found(pod.resource().named(), &pod.name));
-            };
+            let current = self.existing(pod)?;
             let value = current.to_value();
             let is_ended = current.deleting
                 || matches!(
@@ -185,8 +182,8 @@ impl Server {
             });
             set_condition(&mut new, condition);
         }
-        self.store(target, budget, &old, new, false, &Calls::default())
-            .map(drop)
+        let new = NewState::of(target, budget, new);
+        self.store(target, budget, &old, new, false).map(drop)
     }
 
     /// Marks the pod and deletes it, if it meets the preconditions.
@@ -199,16 +196,14 @@ impl Server {
                 options.revision = Some(marked.revision.to_string());
             }
         }
-        self.delete_object(None, pod, &options).map(drop)
+        self.delete_unasked(pod, &options).map(drop)
     }
 
     /// Sets the condition `DisruptionTarget`, which the Job controller's failure policy reads.
     fn mark_disrupted(&self, pod: &Target, options: &DeleteOptions) -> Result<Arc<Object>, Status> {
         let now = metadata::time(self.clock.now());
         loop {
-            let Some(current) = pod.entry.store.get(&pod.key()) else {
-                return Err(Status::not_found(pod.resource().named(), &pod.name));
-            };
+            let current = self.existing(pod)?;
             check_preconditions(pod, &current, options)?;
             let old = current.to_value();
             let mut new = old.clone();
@@ -218,7 +213,8 @@ impl Server {
             });
             set_condition(&mut new, condition);
             defaults::apply(self.release(), &pod.resource().kind, &mut new);
-            match self.store(pod, &current, &old, new, false, &Calls::default()) {
+            let new = NewState::of(pod, &current, new);
+            match self.store(pod, &current, &old, new, false) {
                 Ok(marked) => return Ok(marked),
                 Err(NotWritten::Refused(status)) => return Err(status),
                 Err(NotWritten::Raced) => {}

@@ -23,7 +23,7 @@ const LISTS: [(&str, &str); 3] = [
 impl Server {
     /// Logs of a pod; empty before it is bound.
     pub(super) fn log(&self, call: &Call<'_>) -> Result<Answer, Status> {
-        let pod = self.parent(call)?.to_value();
+        let pod = self.existing(call.target)?.to_value();
         let container = container(&pod, call.query.text("container"))?;
         if matches!(pod["spec"]["nodeName"].as_str(), None | Some("")) {
             return Ok(Answer {

@@ -4,14 +4,17 @@
 //!
 //! Sets and merges are in `crate::managed_fields`. Upstream is `apimachinery/pkg/util/managedfields`.
 
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use serde_json::Value;
 
 use super::query::invalid_options;
 use super::{Call, Server, metadata};
-use crate::calls::Calls;
 use crate::fielderror::{FieldError, Problem};
 use crate::kinds::Resource;
-use crate::managed_fields::{self, Author, Converted, Managed, Operation, Versions, is_reset};
+use crate::managed_fields::{
+    self, Author, Convert, Converted, Managed, Operation, Versions, is_reset,
+};
 use crate::status::Status;
 
 /// Most bytes of a manager's name, as upstream's.
@@ -87,16 +90,34 @@ fn from_user_agent(user_agent: &str) -> String {
     }
 }
 
+/// Converts objects of one resource for their managed fields.
+pub(super) struct Conversions<'a> {
+    pub(super) server: &'a Server,
+    pub(super) resource: &'a Resource,
+}
+
+impl Convert for Conversions<'_> {
+    fn convert<'a>(
+        &'a self,
+        object: &'a Value,
+        api_version: &'a str,
+    ) -> BoxFuture<'a, Result<Converted, Status>> {
+        let converted = self
+            .server
+            .in_other_version(self.resource, object, api_version);
+        converted.boxed()
+    }
+}
+
 impl Server {
     /// Sets the entries of a new object. `given` are the entries in the body.
-    pub(super) fn manage_new(
+    pub(super) async fn manage_new(
         &self,
         resource: &Resource,
         object: &mut Value,
         given: Option<Value>,
         tracking: Tracking<'_>,
-        calls: &Calls,
-    ) -> Result<(), Status> {
+    ) {
         let given = given.filter(|given| is_given(resource, given));
         let managed_fields = match tracking {
             Tracking::Decided => given,
@@ -106,27 +127,25 @@ impl Server {
                 if self.tracks_creations || !managed.is_empty() {
                     let zero = resource.zero(object);
                     let write = (&zero, &*object);
-                    self.owned(resource, managed, write, author, calls)?
+                    self.owned(resource, managed, write, author).await
                 } else {
                     None
                 }
             }
         };
         set(object, managed_fields);
-        Ok(())
     }
 
     /// Sets the entries of `new`, which replaces `old`. An update adds entries only to objects
     /// that have some.
-    pub(super) fn manage_change(
+    pub(super) async fn manage_change(
         &self,
         resource: &Resource,
         new: &mut Value,
         old: &Value,
         given: Option<Value>,
         tracking: Tracking<'_>,
-        calls: &Calls,
-    ) -> Result<(), Status> {
+    ) {
         let given = given.filter(|given| is_given(resource, given));
         let before = old["metadata"].get("managedFields");
         let managed_fields = match tracking {
@@ -138,7 +157,8 @@ impl Server {
                 if given.as_ref().is_some_and(is_reset) {
                     None
                 } else {
-                    self.updated(resource, new, old, given.as_ref(), author, calls)?
+                    self.updated(resource, new, old, given.as_ref(), author)
+                        .await
                 }
             }
         };
@@ -152,19 +172,17 @@ impl Server {
             (now, _) => now,
         };
         set(new, managed_fields);
-        Ok(())
     }
 
     /// The entries after an update. An entry of the author owns the changed fields.
-    fn updated(
+    async fn updated(
         &self,
         resource: &Resource,
         new: &Value,
         old: &Value,
         given: Option<&Value>,
         author: &Author,
-        calls: &Calls,
-    ) -> Result<Option<Value>, Status> {
+    ) -> Option<Value> {
         let before = old["metadata"].get("managedFields");
         let given = given
             .and_then(Managed::parse)
@@ -173,27 +191,27 @@ impl Server {
             .or_else(|| Managed::parse(before?))
             .unwrap_or_default();
         if managed.is_empty() {
-            return Ok(None);
+            return None;
         }
-        self.owned(resource, managed, (old, new), author, calls)
+        self.owned(resource, managed, (old, new), author).await
     }
 
     /// The entries after a write of `author` from an old to a new object. Like upstream, an object
     /// loses all entries if they cannot be made.
-    fn owned(
+    async fn owned(
         &self,
         resource: &Resource,
         managed: Managed,
         (old, new): (&Value, &Value),
         author: &Author,
-        calls: &Calls,
-    ) -> Result<Option<Value>, Status> {
-        let convert =
-            |object: &Value, version: &str| self.in_other_version(resource, object, version, calls);
+    ) -> Option<Value> {
         let versions = Versions {
             resource,
             part: Some(&*author.subresource).filter(|part| !part.is_empty()),
-            convert: &convert,
+            convert: &Conversions {
+                server: self,
+                resource,
+            },
         };
         let shown: (Value, Value);
         let (old, new) = match resource.is_converted() {
@@ -208,24 +226,24 @@ impl Server {
         };
         let new = &*resource.managed(new);
         let time = author.time(self.time());
-        match managed_fields::updated(managed, versions, old, new, author.clone(), time) {
-            Ok(managed) => Ok(managed.into_value()),
-            Err(status) if calls.is_waiting() => Err(status),
+        let updated =
+            managed_fields::updated(managed, versions, old, new, author.clone(), time).await;
+        match updated {
+            Ok(managed) => managed.into_value(),
             Err(status) => {
                 tracing::debug!(error = %status.message, "an object loses its managed fields");
-                Ok(None)
+                None
             }
         }
     }
 
     /// An object of the kind of `resource` in the version `api_version`; `None` if the kind does
     /// not have that version.
-    pub(super) fn in_other_version(
+    async fn in_other_version(
         &self,
         resource: &Resource,
         object: &Value,
         api_version: &str,
-        calls: &Calls,
     ) -> Result<Converted, Status> {
         let found = |version: &str| self.registry.find_kind(version, &resource.kind);
         let Some(entry) = found(api_version) else {
@@ -251,7 +269,7 @@ impl Server {
                 converted = other.managed(&shown).into_owned();
             } else if other.converter().is_some() {
                 converted["apiVersion"] = Value::from(from);
-                converted = other.in_version(converted, calls)?;
+                converted = other.in_version(converted, self).await?;
             } else {
                 converted["apiVersion"] = Value::from(api_version);
             }

@@ -88,7 +88,7 @@ use query::Query;
 /// Limit of request bodies in bytes, as upstream's.
 pub(crate) const MAX_BODY: usize = 3 << 20;
 
-/// The state of the API server. Requests in the process and through HTTPS share it.
+/// A request for objects, as handlers read it.
 struct Call<'a> {
     target: &'a Target,
     query: &'a Query,
@@ -181,13 +181,7 @@ impl Server {
         if verb == Verb::Create {
             self.await_account(target).await;
         }
-        let answer = loop {
-            let answer = self.dispatch(verb, call).await;
-            match call.origin.calls.pending() {
-                Some(pending) => self.make_call(&call.origin.calls, pending).await,
-                None => break answer,
-            }
-        };
+        let answer = self.dispatch(verb, call).await;
         // A failed request may have changed objects, too, such as a deletion of a collection.
         self.settle_after(verb, target);
         if !matches!(verb, Verb::Get | Verb::List | Verb::Watch) {
@@ -249,7 +243,7 @@ impl Server {
     /// Calls the handler of a verb, subresource or computed kind.
     async fn dispatch(self: &Arc<Self>, verb: Verb, call: &Call<'_>) -> Result<Answer, Status> {
         if let Some(part) = call.target.subresource {
-            return self.subresource(verb, part, call).await;
+            return Box::pin(self.subresource(verb, part, call)).await;
         }
         let resource = call.target.resource();
         if resource.is("ComponentStatus") {
@@ -258,24 +252,25 @@ impl Server {
         if resource.is("PodMetrics") || resource.is("NodeMetrics") {
             return self.resource_metrics(verb, call);
         }
+        // Writes have boxes of their own, because reads and watches need less room.
         match verb {
             Verb::Get => self.get(call).await,
             Verb::List => self.list(call).await,
             Verb::Watch => self.watch(call).await,
-            Verb::Create => self.create(call),
-            Verb::Update => self.update(call),
-            Verb::Patch => self.patch_or_apply(call),
-            Verb::Delete => self.delete(call),
-            Verb::DeleteCollection => self.delete_collection(call).await,
+            Verb::Create => Box::pin(self.create(call)).await,
+            Verb::Update => Box::pin(self.update(call)).await,
+            Verb::Patch => Box::pin(self.patch_or_apply(call)).await,
+            Verb::Delete => Box::pin(self.delete(call)).await,
+            Verb::DeleteCollection => Box::pin(self.delete_collection(call)).await,
         }
     }
 
     /// `PATCH` of an object or a part of it: the media type tells an apply from a patch.
-    fn patch_or_apply(&self, call: &Call<'_>) -> Result<Answer, Status> {
+    async fn patch_or_apply(&self, call: &Call<'_>) -> Result<Answer, Status> {
         if decode::media_type(call.content_type) == apply_request::MEDIA_TYPE {
-            self.apply(call)
+            self.apply(call).await
         } else {
-            self.patch(call)
+            self.patch(call).await
         }
     }
 

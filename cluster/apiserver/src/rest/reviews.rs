@@ -16,7 +16,7 @@ const NO_RULES_OF_NODES: &str = "node authorizer does not support user rule reso
 
 impl Server {
     /// The review with its answer in `status`.
-    pub(super) fn review(
+    pub(super) async fn review(
         &self,
         call: &Call<'_>,
         mut review: Value,
@@ -43,7 +43,8 @@ impl Server {
         };
         review["status"] = json!({});
         let tracking = Tracking::Update(author);
-        self.manage_new(resource, &mut review, given, tracking, &call.origin.calls)?;
+        self.manage_new(resource, &mut review, given, tracking)
+            .await;
         review["status"] = status;
         Ok(review)
     }

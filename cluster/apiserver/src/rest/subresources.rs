@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::managers::Tracking;
 use super::patching::Patch;
-use super::update::{NotWritten, Writing, check_name};
+use super::update::{NewState, NotWritten, Writing, check_name};
 use super::{Answer, Call, Server, apply_request, decode, metadata, scale};
 use crate::defaults;
 use crate::kinds::Subresource;
@@ -25,30 +25,29 @@ impl Server {
         call: &Call<'_>,
     ) -> Result<Answer, Status> {
         match (part.name, verb) {
-            ("scale", Verb::Get) => self.show_scale(call, self.parent(call)?).await,
+            ("scale", Verb::Get) => self.show_scale(call, self.existing(call.target)?).await,
             ("log", _) => self.log(call),
             (part @ ("attach" | "exec" | "portforward"), _) => self.connect(part, call),
             ("proxy", _) => self.proxy(call),
-            ("scale", _) => self.show_scale(call, self.write_scale(call)?).await,
+            ("scale", _) => self.show_scale(call, self.write_scale(call).await?).await,
             ("binding", _) => self.bind(call),
             ("eviction", _) => self.evict(call),
             ("token", _) => self.request_token(call),
-            (_, Verb::Get) => Ok(Answer::object(200, self.parent(call)?)),
-            (_, Verb::Update) => self.update(call),
-            (_, Verb::Patch) => self.patch_or_apply(call),
+            (_, Verb::Get) => Ok(Answer::object(200, self.existing(call.target)?)),
+            (_, Verb::Update) => self.update(call).await,
+            (_, Verb::Patch) => self.patch_or_apply(call).await,
             _ => Err(Status::method_not_allowed()),
         }
     }
 
-    /// The object of the subresource.
-    pub(super) fn parent(&self, call: &Call<'_>) -> Result<Arc<Object>, Status> {
-        let target = call.target;
+    /// The stored object of a target, or 404.
+    pub(super) fn existing(&self, target: &Target) -> Result<Arc<Object>, Status> {
         let found = target.entry.store.get(&target.key());
         found.ok_or_else(|| Status::not_found(target.resource().named(), &target.name))
     }
 
     /// Handles PUT, PATCH and apply of a Scale. The write changes one field of the object.
-    fn write_scale(&self, call: &Call<'_>) -> Result<Arc<Object>, Status> {
+    async fn write_scale(&self, call: &Call<'_>) -> Result<Arc<Object>, Status> {
         enum Input {
             Scale(Value),
             Patch(Patch),
@@ -56,7 +55,7 @@ impl Server {
         let target = call.target;
         let put = decode::media_type(call.content_type);
         if put == apply_request::MEDIA_TYPE {
-            return self.apply_scale(call);
+            return self.apply_scale(call).await;
         }
         let (input, options) = if put.ends_with("patch+json") {
             (
@@ -85,9 +84,8 @@ impl Server {
             uid_is_precondition: true,
             tracking: Tracking::Update(&author),
             origin: None,
-            calls: &call.origin.calls,
         };
-        let (object, _) = self.rewrite(&whole, writing, |_, old| {
+        let written = self.rewrite(&whole, writing, |old| {
             let scale = match &input {
                 Input::Scale(scale) => scale.clone(),
                 Input::Patch(patch) => {
@@ -110,7 +108,8 @@ impl Server {
                 };
             }
             Ok(new)
-        })?;
+        });
+        let (object, _) = written.await?;
         Ok(object)
     }
 
@@ -168,9 +167,7 @@ impl Server {
         }
         let now = metadata::time(self.clock.now());
         loop {
-            let Some(current) = target.entry.store.get(&target.key()) else {
-                return Err(Status::not_found(target.resource().named(), &target.name));
-            };
+            let current = self.existing(target)?;
             let old = current.to_value();
             let refused = |why: &str| {
                 Status::conflict(
@@ -231,7 +228,8 @@ impl Server {
                 json!({"type": "PodScheduled", "status": "True", "lastTransitionTime": now}),
             );
             defaults::apply(self.release(), &target.resource().kind, &mut new);
-            match self.store(target, &current, &old, new, dry_run, &call.origin.calls) {
+            let new = NewState::of(target, &current, new);
+            match self.store(target, &current, &old, new, dry_run) {
                 Ok(_) => return Ok(Answer::value(201, status::created())),
                 Err(NotWritten::Refused(status)) => return Err(status),
                 Err(NotWritten::Raced) => {}

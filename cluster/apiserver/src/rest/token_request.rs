@@ -38,7 +38,7 @@ impl Server {
         let target = call.target;
         let mut request = decode::parse("TokenRequest", call.content_type, &call.body)?;
         check_kind(&request)?;
-        let account = self.parent(call)?;
+        let account = self.existing(call.target)?;
         for (field, own) in [("name", &target.name), ("namespace", &target.namespace)] {
             let given = metadata::text(&request, field);
             if !given.is_empty() && given != own {

@@ -19,7 +19,6 @@ use super::patching::Patch;
 use super::query::invalid_options;
 use super::{Answer, Call, Server, certificates, decode, metadata, owners};
 use crate::admission::{Operation, Origin, Request};
-use crate::calls::Calls;
 use crate::fielderror::{FieldError, Problem};
 use crate::kinds::Resource;
 use crate::route::Target;
@@ -35,8 +34,34 @@ pub(super) struct Writing<'a> {
     pub(super) tracking: Tracking<'a>,
     /// The call of a client; policies do not apply to writes of the server itself.
     pub(super) origin: Option<&'a Origin<'a>>,
-    /// Calls of conversion webhooks.
-    pub(super) calls: &'a Calls,
+}
+
+/// A prepared state of an object.
+pub(super) struct NewState {
+    /// In the version of the request, in the form that storage has.
+    object: Value,
+    /// In the stored version, if that is another one.
+    stored: Option<Value>,
+}
+
+impl NewState {
+    /// The state that follows `current`, in a version that is the stored one.
+    pub(super) fn of(target: &Target, current: &Object, new: Value) -> Self {
+        let mut object = target.resource().as_stored(new);
+        metadata::of(&mut object).insert(
+            "resourceVersion".to_owned(),
+            Value::from(current.revision.to_string()),
+        );
+        Self {
+            object,
+            stored: None,
+        }
+    }
+
+    /// Whether the object gets a new version, rather than being removed or left unchanged.
+    fn changes(&self, old: &Value) -> bool {
+        !metadata::is_finished(&self.object) && self.object != *old
+    }
 }
 
 /// The reason why a write did not happen.
@@ -54,7 +79,7 @@ impl From<Status> for NotWritten {
 
 impl Server {
     /// Answers a PUT. Some kinds are created by a PUT, such as Endpoints.
-    pub(super) fn update(&self, call: &Call<'_>) -> Result<Answer, Status> {
+    pub(super) async fn update(&self, call: &Call<'_>) -> Result<Answer, Status> {
         let target = call.target;
         let resource = target.resource();
         let dry_run = call.query.dry_run("UpdateOptions")?;
@@ -76,8 +101,9 @@ impl Server {
                 return Err(Status::modified(resource.named(), &target.name));
             }
             self.check_author(call.user, target, None, &object)?;
-            let created =
-                self.create_object(call, target, object, dry_run, tracking, &mut warnings)?;
+            let created = self.create_object(call, target, object, dry_run, tracking);
+            let (created, about) = created.await?;
+            warnings.extend(about);
             return Ok(Answer::object(201, created).warn(warnings));
         }
         let writing = Writing {
@@ -85,18 +111,18 @@ impl Server {
             uid_is_precondition: true,
             tracking,
             origin: Some(&call.origin),
-            calls: &call.origin.calls,
         };
-        let (object, about) = self.rewrite(target, writing, |_, old| {
+        let written = self.rewrite(target, writing, |old| {
             self.check_author(call.user, target, Some(old), &object)?;
             Ok(object.clone())
-        })?;
+        });
+        let (object, about) = written.await?;
         warnings.extend(about);
         Ok(Answer::object(200, object).warn(warnings))
     }
 
     /// Answers a PATCH. The patch is applied to the latest object until a commit succeeds.
-    pub(super) fn patch(&self, call: &Call<'_>) -> Result<Answer, Status> {
+    pub(super) async fn patch(&self, call: &Call<'_>) -> Result<Answer, Status> {
         let target = call.target;
         let resource = target.resource();
         let dry_run = call.query.dry_run("PatchOptions")?;
@@ -118,10 +144,9 @@ impl Server {
             uid_is_precondition: false,
             tracking: Tracking::Update(&author),
             origin: Some(&call.origin),
-            calls: &call.origin.calls,
         };
         let mut warnings = Vec::new();
-        let written = self.rewrite(target, writing, |_, old| {
+        let written = self.rewrite(target, writing, |old| {
             let mut object = resource.converted(old.clone());
             patch.apply(resource, &mut object)?;
             patch.check(resource, &object)?;
@@ -148,7 +173,7 @@ impl Server {
             self.check_author(call.user, target, Some(old), &object)?;
             Ok(object)
         });
-        let (object, about) = written?;
+        let (object, about) = written.await?;
         warnings.extend(about);
         Ok(Answer::object(200, object).warn(warnings))
     }
@@ -156,20 +181,18 @@ impl Server {
     /// Replaces the object of `target` by the result of `make`. After a lost race it retries with
     /// the new state, where an outdated resource version fails as a conflict. Returns the new object
     /// and warnings about it.
-    pub(super) fn rewrite(
+    pub(super) async fn rewrite(
         &self,
         target: &Target,
         writing: Writing<'_>,
-        mut make: impl FnMut(&Arc<Object>, &Value) -> Result<Value, Status>,
+        mut make: impl FnMut(&Value) -> Result<Value, Status>,
     ) -> Result<(Arc<Object>, Vec<String>), Status> {
         let resource = target.resource();
         loop {
-            let Some(current) = target.entry.store.get(&target.key()) else {
-                return Err(Status::not_found(resource.named(), &target.name));
-            };
-            let old = resource.in_version(current.to_value(), writing.calls)?;
-            let new = make(&current, &old)?;
-            match self.replace(target, &current, &old, new, writing) {
+            let current = self.existing(target)?;
+            let old = resource.in_version(current.to_value(), self).await?;
+            let new = make(&old)?;
+            match self.replace(target, &current, &old, new, writing).await {
                 Ok(object) => return Ok(object),
                 Err(NotWritten::Refused(status)) => return Err(status),
                 Err(NotWritten::Raced) => {}
@@ -178,7 +201,7 @@ impl Server {
     }
 
     /// Prepares, validates and commits a new state of the object. The order of steps is upstream's.
-    fn replace(
+    pub(super) async fn replace(
         &self,
         target: &Target,
         current: &Arc<Object>,
@@ -212,7 +235,8 @@ impl Server {
             label_namespace(&mut new);
         }
         let tracking = writing.tracking;
-        self.manage_change(resource, &mut new, old, given, tracking, writing.calls)?;
+        self.manage_change(resource, &mut new, old, given, tracking)
+            .await;
         match part {
             None => self.admit_change(target, &mut new, old),
             Some("resize") => self.admit_resize(target, &mut new),
@@ -234,7 +258,8 @@ impl Server {
                 }
                 Ok(())
             };
-            if self.mutate_by_cluster(&request, &mut new, built_in)? {
+            let mutated = self.mutate_by_cluster(&request, &mut new, built_in);
+            if mutated.await? {
                 // Policies and webhooks cannot change more than the endpoint can.
                 check_identity(target, &new, old, writing)?;
                 metadata::carry_over(&mut new, old);
@@ -284,7 +309,8 @@ impl Server {
                 old: Some(old),
                 dry_run: writing.dry_run,
                 origin,
-            })?;
+            })
+            .await?;
         }
         let compared = match resource.distinguishes_empties() {
             true => old,
@@ -293,14 +319,18 @@ impl Server {
         if part != Some("status") && metadata::generation_grows(resource, &new, compared) {
             metadata::advance_generation(resource, &mut new);
         }
-        // Holds the quotas until the commit has counted the change.
-        let _charge = self.charge(target, &new, Some(old), writing.dry_run)?;
         let mut warnings = resource.update_warnings(part, &new, old);
         warnings.extend(duplicates);
-        let dry_run = writing.dry_run;
-        let calls = writing.calls;
-        let stored = self.store(target, current, old, new, dry_run, calls)?;
-        Ok((stored, warnings))
+        let mut new = NewState::of(target, current, new);
+        // Updates of custom resources use up no quota, so no lock is held while a webhook converts.
+        if resource.custom.is_some() && new.changes(old) {
+            // The conversion of the object can fail, also in a dry run.
+            new.stored = resource.to_stored(&new.object, self).await?;
+        }
+        // Holds the quotas until the commit has counted the change.
+        let _charge = self.charge(target, &new.object, Some(old), writing.dry_run)?;
+        let written = self.store(target, current, old, new, writing.dry_run)?;
+        Ok((written, warnings))
     }
 
     /// Commits a prepared state. Removes a terminating object without finalizers.
@@ -309,16 +339,14 @@ impl Server {
         target: &Target,
         current: &Arc<Object>,
         old: &Value,
-        new: Value,
+        new: NewState,
         dry_run: bool,
-        calls: &Calls,
     ) -> Result<Arc<Object>, NotWritten> {
         let resource = target.resource();
-        let mut new = resource.as_stored(new);
-        metadata::of(&mut new).insert(
-            "resourceVersion".to_owned(),
-            Value::from(current.revision.to_string()),
-        );
+        let NewState {
+            object: new,
+            stored,
+        } = new;
         let commit = |change| {
             let committed = self.commit(&target.entry, &current.key, Some(current), change);
             committed.map_err(|Raced| NotWritten::Raced)
@@ -333,12 +361,9 @@ impl Server {
             return Ok(current.clone());
         }
         if dry_run {
-            let shown = Object::unstored(resource, &current.key, &new);
-            // The conversion of the object can fail, as in a real write.
-            resource.to_stored(new, calls)?;
-            return Ok(Arc::new(shown));
+            return Ok(Arc::new(Object::unstored(resource, &current.key, &new)));
         }
-        commit(Change::Put(resource.to_stored(new, calls)?))
+        commit(Change::Put(stored.unwrap_or(new)))
     }
 }
 

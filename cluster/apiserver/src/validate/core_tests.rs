@@ -20,7 +20,7 @@ fn completed(kind: &str, object: &Value) -> Value {
     for (field, value) in [("namespace", "default"), ("uid", "u")] {
         object["metadata"][field] = json!(value);
     }
-    defaults::on_create(Release::DEFAULT, kind, &mut object, |_| {});
+    defaults::on_create(Release::DEFAULT, kind, &mut object);
     object
 }
 

@@ -8,7 +8,7 @@ fn created(kind: &str, mut object: Value) -> Vec<String> {
     if object.get("metadata").is_none() {
         object["metadata"] = json!({"name": "x", "namespace": "n"});
     }
-    defaults::on_create(Release::DEFAULT, kind, &mut object, |_| {});
+    defaults::on_create(Release::DEFAULT, kind, &mut object);
     create(Release::DEFAULT, kind, &object)
         .iter()
         .map(ToString::to_string)

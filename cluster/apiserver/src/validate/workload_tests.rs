@@ -48,7 +48,7 @@ impl Case {
         if let Some(patch) = &self.object {
             merge(&mut object, patch);
         }
-        defaults::on_create(Release::DEFAULT, &self.kind, &mut object, |_| {});
+        defaults::on_create(Release::DEFAULT, &self.kind, &mut object);
         let (part, change) = match (&self.update, &self.status) {
             (Some(update), _) => (None, update.clone()),
             (None, Some(status)) => (Some("status"), json!({"status": status})),
@@ -84,7 +84,7 @@ fn workloads_get_the_defaults_of_kube_apiserver() {
     {
         let mut object = base(&kind);
         merge(&mut object, &given);
-        defaults::on_create(Release::DEFAULT, &kind, &mut object, |_| {});
+        defaults::on_create(Release::DEFAULT, &kind, &mut object);
         let metadata = ["labels", "annotations"].map(|field| {
             let found = object["metadata"].get(field).cloned();
             (found, stored["metadata"].get(field).cloned())

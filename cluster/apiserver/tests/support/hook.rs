@@ -15,6 +15,7 @@ use rcgen::{CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
+use tokio::sync::{OwnedRwLockWriteGuard, RwLock, watch};
 use tokio_rustls::TlsAcceptor;
 
 /// Makes the answer to a review.
@@ -71,6 +72,10 @@ pub(crate) struct Hook {
     pub(crate) authority: String,
     /// The requests so far.
     seen: Arc<Mutex<Vec<Value>>>,
+    /// The number of requests so far.
+    asked: watch::Receiver<usize>,
+    /// Answers wait for it.
+    gate: Arc<RwLock<()>>,
 }
 
 impl Hook {
@@ -88,18 +93,24 @@ impl Hook {
             .with_single_cert(vec![certificate.der], private)
             .unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (count, asked) = watch::channel(0);
         let hook = Self {
             port: listener.local_addr().unwrap().port(),
             authority: STANDARD.encode(certificate.trusted),
             seen: Arc::default(),
+            asked,
+            gate: Arc::default(),
         };
         let acceptor = TlsAcceptor::from(Arc::new(tls));
         let seen = hook.seen.clone();
+        let gate = hook.gate.clone();
         tokio::spawn(async move {
             loop {
                 let (stream, _) = listener.accept().await.unwrap();
                 let acceptor = acceptor.clone();
                 let seen = seen.clone();
+                let gate = gate.clone();
+                let count = count.clone();
                 tokio::spawn(async move {
                     // A client that does not trust the certificate ends the handshake.
                     let Ok(stream) = acceptor.accept(stream).await else {
@@ -107,11 +118,15 @@ impl Hook {
                     };
                     let service = service_fn(move |request: http::Request<Incoming>| {
                         let seen = seen.clone();
+                        let gate = gate.clone();
+                        let count = count.clone();
                         async move {
                             let body = request.into_body().collect().await?.to_bytes();
                             let review: Value = serde_json::from_slice(&body).unwrap();
                             let answer = respond(&review);
                             seen.lock().push(review["request"].clone());
+                            count.send_modify(|count| *count += 1);
+                            drop(gate.read().await);
                             let body = Full::new(Bytes::from(answer.to_string()));
                             Ok::<_, hyper::Error>(http::Response::new(body))
                         }
@@ -127,6 +142,17 @@ impl Hook {
     /// The `clientConfig` with the address of this webhook.
     pub(crate) fn client(&self) -> Value {
         json!({"url": format!("https://127.0.0.1:{}/x", self.port), "caBundle": self.authority})
+    }
+
+    /// Delays all answers until the guard is dropped.
+    pub(crate) async fn hold(&self) -> OwnedRwLockWriteGuard<()> {
+        self.gate.clone().write_owned().await
+    }
+
+    /// Waits until the webhook has this many requests.
+    pub(crate) async fn asked(&self, count: usize) {
+        let mut asked = self.asked.clone();
+        asked.wait_for(|found| *found >= count).await.unwrap();
     }
 
     pub(crate) fn requests(&self) -> Vec<Value> {

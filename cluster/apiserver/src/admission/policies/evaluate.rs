@@ -72,19 +72,15 @@ pub(crate) struct Inputs<'a> {
 }
 
 impl<'a> Inputs<'a> {
-    /// The variables for a request, whose objects are in the version of `matched`.
-    /// The error may only tell that a webhook is still to be called.
-    pub(crate) fn of(
+    /// The variables for a request, whose objects are in the version of `matched`. The error tells
+    /// that a conversion failed.
+    pub(crate) async fn of(
         server: &Server,
         request: &Request<'_>,
         matched: &Matched,
     ) -> Result<Self, Status> {
-        let shown = |object: Option<&Value>| match object {
-            Some(object) => {
-                versions::shown(request, matched, object).map(|object| Val::of_json(&object))
-            }
-            None => Ok(Val::Null),
-        };
+        let object = shown(server, matched, request.object).await?;
+        let old = shown(server, matched, request.old).await?;
         let namespace = server.find_object("namespaces", request.namespace());
         let namespace = namespace.filter(|_| !request.target.resource().is("Namespace"));
         let subject = Subject::access(request.origin.user.clone(), server.policy());
@@ -97,8 +93,8 @@ impl<'a> Inputs<'a> {
             name: request.name.to_owned(),
         };
         Ok(Self {
-            object: shown(request.object)?,
-            old: shown(request.old)?,
+            object,
+            old,
             request: Val::declared(&request.to_value(&matched.resource), &admission::request()),
             namespace: namespace.map_or(Val::Null, |namespace| {
                 Val::declared(&namespace.to_value(), &admission::namespace())
@@ -136,6 +132,14 @@ impl<'a> Inputs<'a> {
             spent: Cell::new(0),
         }
     }
+}
+
+/// An object of the request as expressions see it.
+async fn shown(server: &Server, matched: &Matched, object: Option<&Value>) -> Result<Val, Status> {
+    Ok(match object {
+        Some(object) => Val::of_json(&versions::shown(server, matched, object).await?),
+        None => Val::Null,
+    })
 }
 
 impl Variables for Inputs<'_> {

@@ -132,9 +132,9 @@ impl Server {
         cached.active.clone()
     }
 
-    /// The invocations of a policy, one per matching binding and parameter. The error may only tell
-    /// that a webhook is still to be called.
-    fn invocations<'a, R>(
+    /// The invocations of a policy, one per matching binding and parameter. The error tells that a
+    /// conversion failed.
+    async fn invocations<'a, R>(
         &self,
         request: &Request<'_>,
         policy: &Policy<R>,
@@ -161,7 +161,7 @@ impl Server {
             let resources = &binding["spec"]["matchResources"];
             let params = match self.matched(request, resources, "resourceRules") {
                 Ok(None) => continue,
-                Ok(Some(_)) => self.params(kind.as_deref(), binding, request)?,
+                Ok(Some(_)) => self.params(kind.as_deref(), binding, request).await?,
                 Err(why) => Err(why),
             };
             match params {
@@ -181,14 +181,15 @@ impl Server {
 
     /// Applies all validating policies to a request. The error is the first refusal in upstream's
     /// words.
-    pub(crate) fn check_policies(&self, request: &Request<'_>) -> Result<(), Status> {
+    pub(crate) async fn check_policies(&self, request: &Request<'_>) -> Result<(), Status> {
         let active = self.active(&self.policies.validating, VALIDATING);
         if active.is_empty() || is_exempt(request) {
             return Ok(());
         }
         let mut refusals = Vec::new();
         for (policy, bindings) in active.iter() {
-            self.apply_policy(request, policy, bindings, &mut refusals)?;
+            self.apply_policy(request, policy, bindings, &mut refusals)
+                .await?;
         }
         match refusals.into_iter().next() {
             Some(refusal) => Err(refusal.into_status(request)),
@@ -197,14 +198,14 @@ impl Server {
     }
 
     /// Evaluates a policy under each of its bindings that match.
-    fn apply_policy(
+    async fn apply_policy(
         &self,
         request: &Request<'_>,
         policy: &Policy<Validations>,
         bindings: &[Value],
         refusals: &mut Vec<Refusal>,
     ) -> Result<(), Status> {
-        let (invocations, problems) = self.invocations(request, policy, bindings)?;
+        let (invocations, problems) = self.invocations(request, policy, bindings).await?;
         if !policy.ignores_failures {
             refusals.extend(problems.iter().map(|problem| Refusal {
                 policy: policy.name.clone(),
@@ -217,7 +218,7 @@ impl Server {
         for invocation in invocations {
             let inputs = match &mut inputs {
                 Some(inputs) => inputs,
-                inputs => inputs.insert(Inputs::of(self, request, &invocation.matched)?),
+                inputs => inputs.insert(Inputs::of(self, request, &invocation.matched).await?),
             };
             inputs.set_params(invocation.param.as_ref());
             for decision in policy.evaluate(inputs) {

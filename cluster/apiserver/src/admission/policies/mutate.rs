@@ -80,7 +80,7 @@ impl Server {
 
     /// Lets the mutating policies of this round change the new object, which `request` does not
     /// have yet. A policy matches the object as it was before this round.
-    pub(in crate::admission) fn mutate_by_policies(
+    pub(in crate::admission) async fn mutate_by_policies(
         &self,
         request: &Request<'_>,
         object: &mut Value,
@@ -96,7 +96,7 @@ impl Server {
         let mut failures = Failures::default();
         let mut invocations = Vec::new();
         for (policy, bindings) in active.iter() {
-            let (found, problems) = self.invocations(&matching, policy, bindings)?;
+            let (found, problems) = self.invocations(&matching, policy, bindings).await?;
             for problem in problems {
                 failures.add(policy, problem.binding, "Forbidden", &problem.message());
             }
@@ -104,8 +104,9 @@ impl Server {
         }
         let mut is_mutated = false;
         for (policy, invocation) in &invocations {
-            is_mutated |=
-                self.mutate_by(policy, invocation, request, object, rounds, &mut failures)?;
+            is_mutated |= self
+                .mutate_by(policy, invocation, request, object, rounds, &mut failures)
+                .await?;
         }
         if is_mutated {
             // Upstream repeats the round even if no mutation changed the object.
@@ -116,7 +117,7 @@ impl Server {
     }
 
     /// Applies the mutations of a policy whose conditions hold. Whether one was applied.
-    fn mutate_by(
+    async fn mutate_by(
         &self,
         policy: &Policy<Mutations>,
         invocation: &Invocation<'_>,
@@ -127,9 +128,9 @@ impl Server {
     ) -> Result<bool, Status> {
         let matched = &invocation.matched;
         let binding = text(invocation.binding, "metadata.name");
-        let mut inputs = Inputs::of(self, &request.with_object(object), matched)?;
+        let mut inputs = Inputs::of(self, &request.with_object(object), matched).await?;
         inputs.set_params(invocation.param.as_ref());
-        let mut shown = versions::unfinished(request, matched, object)?;
+        let mut shown = versions::unfinished(self, request, matched, object).await?;
         inputs.set_object(&shown);
         match policy.conditions.hold(&inputs.with(&policy.variables)) {
             Ok(true) => {}
@@ -153,8 +154,8 @@ impl Server {
             let mutated = mutated(matched, mutation, &inputs.with(&policy.variables), &shown);
             match mutated {
                 Ok(new) => {
-                    *object = versions::finished(request, matched, object, new)?;
-                    shown = versions::unfinished(request, matched, object)?;
+                    *object = versions::finished(self, request, matched, object, new).await?;
+                    shown = versions::unfinished(self, request, matched, object).await?;
                     inputs.set_object(&shown);
                     is_mutated = true;
                 }

@@ -35,7 +35,7 @@ impl Server {
 
     /// The objects for which a policy is evaluated; one `None` if it takes no parameters. The inner
     /// error tells that the binding is wrong, the outer one that a conversion failed.
-    pub(super) fn params(
+    pub(super) async fn params(
         &self,
         kind: Option<&Registered>,
         binding: &Value,
@@ -50,7 +50,7 @@ impl Server {
             Err(why) => return Ok(Err(why)),
         };
         let resource = &entry.resource;
-        let found = resource.all_in_version(found, &request.origin.calls)?;
+        let found = resource.all_in_version(found, self).await?;
         let shown = found
             .into_iter()
             .map(|param| Some(resource.converted(param)));

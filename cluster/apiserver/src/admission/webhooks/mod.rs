@@ -95,13 +95,14 @@ impl Server {
     }
 
     /// Asks all validating webhooks.
-    pub(crate) fn validate_by_webhooks(&self, request: &Request<'_>) -> Result<(), Status> {
+    pub(crate) async fn validate_by_webhooks(&self, request: &Request<'_>) -> Result<(), Status> {
         if is_exempt(request) {
             return Ok(());
         }
         for webhook in self.webhooks(Kind::Validating).iter() {
-            if let Some(matched) = self.should_call(request, webhook)? {
-                self.ask(request, webhook, &matched, Kind::Validating, 0)?;
+            if let Some(matched) = self.should_call(request, webhook).await? {
+                self.ask(request, webhook, &matched, Kind::Validating)
+                    .await?;
             }
         }
         Ok(())
@@ -113,7 +114,7 @@ impl Server {
 
     /// Lets the mutating webhooks of this round change the new object, which `request` does not
     /// have yet.
-    pub(super) fn mutate_by_webhooks(
+    pub(super) async fn mutate_by_webhooks(
         &self,
         request: &Request<'_>,
         object: &mut Value,
@@ -121,14 +122,14 @@ impl Server {
     ) -> Result<(), Status> {
         rounds.begin(object);
         for webhook in self.webhooks(Kind::Mutating).iter() {
-            self.mutate(request, webhook, object, rounds)?;
+            self.mutate(request, webhook, object, rounds).await?;
         }
         rounds.end(object);
         Ok(())
     }
 
     /// Calls a mutating webhook if it matches, and applies its patch.
-    fn mutate(
+    async fn mutate(
         &self,
         request: &Request<'_>,
         webhook: &Webhook,
@@ -139,14 +140,16 @@ impl Server {
             object: (request.operation != Operation::Delete).then_some(&*object),
             ..*request
         };
-        let Some(matched) = self.should_call(&request, webhook)? else {
+        let Some(matched) = self.should_call(&request, webhook).await? else {
             return Ok(());
         };
         let id = webhook.id();
         if rounds.skips(&id) {
             return Ok(());
         }
-        let answer = self.ask(&request, webhook, &matched, Kind::Mutating, rounds.number())?;
+        let answer = self
+            .ask(&request, webhook, &matched, Kind::Mutating)
+            .await?;
         if let Some(patch) = answer.and_then(|answer| answer.patch) {
             if request.object.is_none() {
                 let why = format!(
@@ -155,7 +158,7 @@ impl Server {
                 );
                 return Err(Status::internal(why));
             }
-            let patched = review::patched(&request, &matched, &patch)?;
+            let patched = review::patched(self, &request, &matched, &patch).await?;
             if patched != *object {
                 *object = patched;
                 rounds.change();
@@ -168,7 +171,7 @@ impl Server {
     }
 
     /// The resource in which a webhook wants to see the request; `None` if it does not want to.
-    fn should_call(
+    async fn should_call(
         &self,
         request: &Request<'_>,
         webhook: &Webhook,
@@ -183,7 +186,7 @@ impl Server {
         if webhook.conditions.is_empty() {
             return Ok(Some(matched));
         }
-        let inputs = Inputs::of(self, request, &matched)?;
+        let inputs = Inputs::of(self, request, &matched).await?;
         match webhook.conditions.hold(&inputs) {
             Ok(holds) => Ok(holds.then_some(matched)),
             Err(_) if webhook.ignores_failures() => Ok(None),
@@ -192,14 +195,13 @@ impl Server {
     }
 
     /// The answer of a webhook; `None` if the call failed and the webhook ignores that. The error
-    /// is its refusal, or only tells that the call is still to be made.
-    fn ask(
+    /// is its refusal.
+    async fn ask(
         &self,
         request: &Request<'_>,
         webhook: &Webhook,
         matched: &Matched,
         kind: Kind,
-        round: usize,
     ) -> Result<Option<Answer>, Status> {
         let name = webhook.name();
         if request.dry_run
@@ -208,22 +210,9 @@ impl Server {
             let why = format!("admission webhook {name:?} does not support dry run");
             return Err(Status::bad_request(why));
         }
-        // A lost race changes the resource version of the old object; the webhook is asked again.
-        let key = format!(
-            "{}/{} {} {} {}/{} {}",
-            kind.plural(),
-            webhook.id(),
-            round,
-            request.operation.as_str(),
-            request.target.key_of(request.name),
-            request.subresource(),
-            request
-                .old
-                .map_or("", |old| text(old, "metadata.resourceVersion"))
-        );
         let version = webhook.review_version();
-        let request_of_review = review::request(request, matched, kind)?;
-        let answer = request.origin.calls.answer(key, || Call {
+        let request_of_review = review::request(self, request, matched, kind).await?;
+        let call = Call {
             client: webhook.value["clientConfig"].clone(),
             seconds: webhook.value["timeoutSeconds"].as_u64().unwrap_or(10),
             review: serde_json::json!({
@@ -231,7 +220,8 @@ impl Server {
                 "apiVersion": format!("admission.k8s.io/{version}"),
                 "request": request_of_review,
             }),
-        })?;
+        };
+        let answer = self.call(call).await;
         let answer = answer
             .body
             .map_err(|why| why.to_string())

@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::super::matching::Matched;
 use super::super::request::Request;
 use super::super::versions;
+use crate::Server;
 use crate::apimachinery::errors::{list, text};
 use crate::patch;
 use crate::status::Status;
@@ -148,7 +149,8 @@ pub(super) fn refusal(webhook: &str, status: &Value) -> Status {
 }
 
 /// The `request` of an AdmissionReview, without its UID.
-pub(super) fn request(
+pub(super) async fn request(
+    server: &Server,
     request: &Request<'_>,
     matched: &Matched,
     kind: Kind,
@@ -160,19 +162,22 @@ pub(super) fn request(
         fields.retain(|field, _| !matches!(&**field, "subResource" | "requestSubResource"));
     }
     value["object"] = match request.object {
-        Some(object) if kind == Kind::Mutating => versions::unfinished(request, matched, object)?,
-        Some(object) => versions::shown(request, matched, object)?,
+        Some(object) if kind == Kind::Mutating => {
+            versions::unfinished(server, request, matched, object).await?
+        }
+        Some(object) => versions::shown(server, matched, object).await?,
         None => Value::Null,
     };
     value["oldObject"] = match request.old {
-        Some(old) => versions::shown(request, matched, old)?,
+        Some(old) => versions::shown(server, matched, old).await?,
         None => Value::Null,
     };
     Ok(value)
 }
 
 /// The new object after a patch of a mutating webhook, in the kept version of the request.
-pub(super) fn patched(
+pub(super) async fn patched(
+    server: &Server,
     request: &Request<'_>,
     matched: &Matched,
     operations: &Value,
@@ -180,10 +185,10 @@ pub(super) fn patched(
     let before = request
         .object
         .ok_or_else(|| Status::internal("the request has no object"))?;
-    let mut object = versions::unfinished(request, matched, before)?;
+    let mut object = versions::unfinished(server, request, matched, before).await?;
     let operations = operations
         .as_array()
         .ok_or_else(|| Status::internal("invalid patch"))?;
     patch::explained(&mut object, operations).map_err(|why| Status::internal(why.into_text()))?;
-    versions::finished(request, matched, before, object)
+    versions::finished(server, request, matched, before, object).await
 }

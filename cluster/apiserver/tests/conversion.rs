@@ -198,6 +198,38 @@ async fn a_list_is_converted_with_one_call() {
 }
 
 #[tokio::test]
+async fn a_write_converts_each_object_once_for_all_its_managers() {
+    let (cluster, hook) = cluster(convert, "v1").await;
+    send(&cluster, "POST", &points("v1"), &v1("a", "x")).await;
+    let patch = async |version: &str, manager: &str, patch: Value| {
+        let path = format!("{}/a?fieldManager={manager}", points(version));
+        let patch = patch.to_string();
+        let kind = "application/merge-patch+json";
+        ask(&cluster.client(), "PATCH", &path, kind, patch.as_bytes()).await
+    };
+    for manager in ["b", "c", "d"] {
+        patch(
+            "v1",
+            manager,
+            json!({"metadata": {"labels": {manager: "1"}}}),
+        )
+        .await;
+    }
+    assert_eq!(hook.requests().len(), 0);
+    let patched = patch("v2", "e", json!({"spec": {"address": "y:81"}})).await;
+    let managers = patched.body["metadata"]["managedFields"].as_array();
+    assert_eq!(managers.map(Vec::len), Some(5), "{}", patched.body);
+    let mut requests = hook.requests();
+    for request in &mut requests {
+        request["uid"] = Value::Null;
+    }
+    // The old and the new object for the managers, the new one for the store, and both for the client.
+    assert_eq!(requests.len(), 5);
+    let texts: std::collections::HashSet<String> = requests.iter().map(Value::to_string).collect();
+    assert_eq!(texts.len(), requests.len());
+}
+
+#[tokio::test]
 async fn watches_show_the_requested_version() {
     let (cluster, _hook) = cluster(convert, "v1").await;
     send(&cluster, "POST", &points("v1"), &v1("a", "x")).await;

@@ -71,7 +71,7 @@ pub fn on_create(release: Release, kind: &str, object: &mut Value) {
     end_create(release, kind, object, incomplete);
 }
 
-/// What the second half of a creation needs to know of the first one.
+/// A new object between the two halves of its creation.
 #[derive(Debug, Default)]
 pub(crate) struct Incomplete {
     /// A Job without labels shares those of its template, the generated ones included.

@@ -9,11 +9,12 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
+use super::commit::NotWritten;
 use super::create::place;
 use super::decode::{self, Strictness};
 use super::managers::{self, Conversions, Tracking};
 use super::query::invalid_options;
-use super::update::{NotWritten, Writing, check_name};
+use super::update::{Writing, check_name};
 use super::{Answer, Call, Server, metadata, scale, yaml};
 use crate::fielderror::{FieldError, Problem};
 use crate::kinds::Resource;
@@ -51,10 +52,7 @@ impl Server {
             versions: Versions {
                 resource,
                 part,
-                convert: &Conversions {
-                    server: self,
-                    resource,
-                },
+                convert: &Conversions::new(self, resource),
             },
             config: &config,
             set,
@@ -161,10 +159,7 @@ impl Server {
             versions: Versions {
                 resource,
                 part: Some("scale"),
-                convert: &Conversions {
-                    server: self,
-                    resource,
-                },
+                convert: &Conversions::new(self, resource),
             },
             config: &object,
             set,

@@ -11,7 +11,21 @@ use serde_json::json;
 use super::Server;
 use crate::kinds::Resource;
 use crate::registry::Registered;
+use crate::status::Status;
 use crate::store::{Change, Object, Raced};
+
+/// The reason why a write did not happen.
+pub(super) enum NotWritten {
+    /// Another write changed the object first. The caller can retry with the new state.
+    Raced,
+    Refused(Status),
+}
+
+impl From<Status> for NotWritten {
+    fn from(status: Status) -> Self {
+        Self::Refused(status)
+    }
+}
 
 impl Server {
     /// Replaces `expected` under `key`, and does the work of the controllers that this server

@@ -9,10 +9,10 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::address::Reservation;
+use super::commit::NotWritten;
 use super::decode::Strictness;
 use super::devices::date_taints;
 use super::managers::Tracking;
-use super::update::NotWritten;
 use super::{Answer, Call, Server, certificates, decode, managers, metadata, owners};
 use crate::admission::{Operation, Request};
 use crate::route::Target;

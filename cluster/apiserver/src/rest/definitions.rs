@@ -14,12 +14,13 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::commit::NotWritten;
 use super::delete::{DeleteOptions, Deleted, check_special_preconditions};
 use super::managers::Tracking;
 use super::subresources::set_condition;
-use super::system::at_once;
-use super::update::{NotWritten, Writing};
+use super::update::Writing;
 use super::{Server, Verb, metadata};
+use crate::calls::at_once;
 use crate::custom::{self, names};
 use crate::kinds::Resource;
 use crate::managed_fields::{Author, Operation};

@@ -9,8 +9,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use super::commit::NotWritten;
 use super::query::{ListOptions, Query, invalid_options, parse_revision};
-use super::update::NotWritten;
 use super::{Answer, Call, Server, decode, metadata};
 use crate::admission::{Operation, Origin, Request};
 use crate::fielderror::{FieldError, Problem};

@@ -12,9 +12,10 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
+use super::commit::NotWritten;
 use super::delete::{DeleteOptions, check_preconditions};
 use super::subresources::set_condition;
-use super::update::{NewState, NotWritten};
+use super::update::NewState;
 use super::{Answer, Call, Server, decode, metadata};
 use crate::defaults;
 use crate::fielderror::{FieldError, Problem};

@@ -280,7 +280,7 @@ impl Server {
         })
     }
 
-    /// The layer that finds out what the path names.
+    /// The layer that finds the target of the path.
     async fn routed(self: &Arc<Self>, request: &Arrived, user: &Arc<User>) -> Reply {
         let method = request.parts.method.as_str();
         match Route::parse(&self.registry, request.path()) {

@@ -6,6 +6,7 @@
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use parking_lot::Mutex;
 use serde_json::Value;
 
 use super::query::invalid_options;
@@ -90,10 +91,53 @@ fn from_user_agent(user_agent: &str) -> String {
     }
 }
 
-/// Converts objects of one resource for their managed fields.
+/// Converts objects of one resource for their managed fields. A webhook converts each object once for
+/// each version, however many managers the version has.
 pub(super) struct Conversions<'a> {
-    pub(super) server: &'a Server,
-    pub(super) resource: &'a Resource,
+    server: &'a Server,
+    resource: &'a Resource,
+    by_webhook: Mutex<Vec<Known>>,
+}
+
+/// A conversion by a webhook.
+struct Known {
+    object: Value,
+    api_version: String,
+    converted: Converted,
+}
+
+impl<'a> Conversions<'a> {
+    pub(super) fn new(server: &'a Server, resource: &'a Resource) -> Self {
+        Self {
+            server,
+            resource,
+            by_webhook: Mutex::default(),
+        }
+    }
+
+    fn known(&self, object: &Value, api_version: &str) -> Option<Converted> {
+        let known = self.by_webhook.lock();
+        let same = |known: &&Known| known.api_version == api_version && known.object == *object;
+        known.iter().find(same).map(|known| known.converted.clone())
+    }
+
+    async fn converted(&self, object: &Value, api_version: &str) -> Result<Converted, Status> {
+        if let Some(converted) = self.known(object, api_version) {
+            return Ok(converted);
+        }
+        let converted = self
+            .server
+            .in_other_version(self.resource, object, api_version)
+            .await?;
+        if self.resource.converter().is_some() {
+            self.by_webhook.lock().push(Known {
+                object: object.clone(),
+                api_version: api_version.to_owned(),
+                converted: converted.clone(),
+            });
+        }
+        Ok(converted)
+    }
 }
 
 impl Convert for Conversions<'_> {
@@ -102,10 +146,7 @@ impl Convert for Conversions<'_> {
         object: &'a Value,
         api_version: &'a str,
     ) -> BoxFuture<'a, Result<Converted, Status>> {
-        let converted = self
-            .server
-            .in_other_version(self.resource, object, api_version);
-        converted.boxed()
+        self.converted(object, api_version).boxed()
     }
 }
 
@@ -208,10 +249,7 @@ impl Server {
         let versions = Versions {
             resource,
             part: Some(&*author.subresource).filter(|part| !part.is_empty()),
-            convert: &Conversions {
-                server: self,
-                resource,
-            },
+            convert: &Conversions::new(self, resource),
         };
         let shown: (Value, Value);
         let (old, new) = match resource.is_converted() {

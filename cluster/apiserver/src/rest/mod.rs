@@ -189,15 +189,7 @@ impl Server {
         }
         let mut answer = match answer {
             Ok(answer) => answer,
-            Err(status) => {
-                let mut given = warnings::deprecations(target.resource());
-                given.extend(call.origin.take_warnings());
-                let mut response = refusal(&status);
-                for warning in warnings::headers(given) {
-                    response.headers_mut().append(WARNING, warning);
-                }
-                return Ok(response);
-            }
+            Err(status) => return Ok(refusal_of(call, &status)),
         };
         answer.warnings.extend(call.origin.take_warnings());
         if let Content::Object(object) = answer.content {
@@ -360,6 +352,17 @@ pub(crate) fn refusal(status: &Status) -> Response<Body> {
         response
             .headers_mut()
             .insert(RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    response
+}
+
+/// The refusal of a request for objects, with its warnings.
+fn refusal_of(call: &Call<'_>, status: &Status) -> Response<Body> {
+    let mut given = warnings::deprecations(call.target.resource());
+    given.extend(call.origin.take_warnings());
+    let mut response = refusal(status);
+    for warning in warnings::headers(given) {
+        response.headers_mut().append(WARNING, warning);
     }
     response
 }

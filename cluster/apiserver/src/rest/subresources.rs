@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use super::commit::NotWritten;
 use super::managers::Tracking;
 use super::patching::Patch;
-use super::update::{NewState, NotWritten, Writing, check_name};
+use super::update::{NewState, Writing, check_name};
 use super::{Answer, Call, Server, apply_request, decode, metadata, scale};
 use crate::defaults;
 use crate::kinds::Subresource;

@@ -6,7 +6,6 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use futures::FutureExt;
 use serde_json::{Value, json};
 
 use super::definitions::MANAGER;
@@ -14,16 +13,10 @@ use super::managers::Tracking;
 use super::{Server, metadata};
 use crate::admission::{Admission, system_classes};
 use crate::auth;
+use crate::calls::at_once;
 use crate::managed_fields::{Author, Operation};
 use crate::registry::Registered;
 use crate::store::Change;
-
-/// The result of a write by the server itself to an object of a built-in kind. Such a write calls no
-/// webhook, so it has nothing to await.
-pub(super) fn at_once<T>(write: impl Future<Output = T>) -> T {
-    let written = write.now_or_never();
-    written.expect("the server's own writes call no webhook")
-}
 
 const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
 

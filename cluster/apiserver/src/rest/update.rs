@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use super::commit::NotWritten;
 use super::create::{label_namespace, place};
 use super::decode::{Strictness, duplicate_field, unknown_field};
 use super::devices::date_taints;
@@ -61,19 +62,6 @@ impl NewState {
     /// Whether the object gets a new version, rather than being removed or left unchanged.
     fn changes(&self, old: &Value) -> bool {
         !metadata::is_finished(&self.object) && self.object != *old
-    }
-}
-
-/// The reason why a write did not happen.
-pub(super) enum NotWritten {
-    /// Another write changed the object first. The caller can retry with the new state.
-    Raced,
-    Refused(Status),
-}
-
-impl From<Status> for NotWritten {
-    fn from(status: Status) -> Self {
-        Self::Refused(status)
     }
 }
 

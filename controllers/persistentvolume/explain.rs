@@ -12,7 +12,7 @@ use steersman_values::quantity::Quantity;
 use steersman_values::resource::{
     PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, STORAGE_CLASSES,
 };
-use steersman_why::{Code, Doc, Explanation, Reason, World, warning};
+use steersman_why::{Code, Doc, Explanation, Reason, World, existing, warning};
 
 use super::claim::{Step, step};
 use super::known::Volumes;
@@ -265,11 +265,15 @@ fn provision(
 ) {
     let name = claim.class();
     let Some(class) = classes.get(&ObjectKey::new("", name)) else {
+        let mut known = classes.list();
+        known.sort_by(|one, other| one.meta.name.cmp(&other.meta.name));
         let message = format!(
-            "StorageClass {name} does not exist, and no volume of that class fits{}",
+            "StorageClass {name} does not exist ({}), and no volume of that class fits{}",
+            existing(known.iter().map(|class| &*class.meta.name)),
             nearest(doc, volumes)
         );
-        let who = format!("creator of StorageClass {name}, or owner of the claim");
+        let who =
+            format!("creator of StorageClass {name}, or owner of the claim (storageClassName)");
         answer.add(Reason::new(Code::ClassMissing, NAME, message).who(who));
         return;
     };

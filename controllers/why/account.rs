@@ -17,10 +17,10 @@ pub(super) fn failures(world: &World, namespace: &str) -> Vec<Reason> {
 /// Sends the reader of a refusal for want of the account to the controller that makes it, with its
 /// failures.
 pub(super) fn follow_default(world: &World, namespace: &str, answer: &mut Explanation) {
-    let account = format!("ServiceAccount {namespace}/{DEFAULT}");
+    let creator = format!("creator of ServiceAccount {namespace}/{DEFAULT},");
     let mut is_missing = false;
     for reason in &mut answer.reasons {
-        if reason.code == Code::ServiceAccountMissing && reason.who.ends_with(&account) {
+        if reason.code == Code::ServiceAccountMissing && reason.who.starts_with(&creator) {
             reason.who = format!("{} makes it; see namespace {namespace}", DESCRIPTOR.name);
             is_missing = true;
         }

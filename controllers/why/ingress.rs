@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use jiff::SignedDuration;
 use serde_json::Value;
 use steersman_values::resource::{INGRESS_CLASSES, SERVICES};
-use steersman_why::{Code, Doc, Explanation, Reason, World, warning};
+use steersman_why::{Code, Doc, Explanation, Reason, World, existing, warning};
 
 /// The annotation that older manifests have in place of `spec.ingressClassName`.
 const OLD_CLASS: &str = "kubernetes.io/ingress.class";
@@ -73,11 +73,7 @@ fn unserved(world: &World, doc: &Doc, answer: &mut Explanation) {
     let Some(classes) = world.list(&INGRESS_CLASSES, "") else {
         return;
     };
-    let known: Vec<&str> = classes.iter().map(Doc::name).collect();
-    let known = match known.as_slice() {
-        [] => "there is none".to_owned(),
-        some => format!("there are {}", some.join(", ")),
-    };
+    let known = existing(classes.iter().map(Doc::name));
     let missing = |message: String, who: &str| {
         let reason = Reason::new(Code::IngressClassMissing, "", message);
         reason.who(who).since(since)
@@ -104,8 +100,10 @@ fn unserved(world: &World, doc: &Doc, answer: &mut Explanation) {
     match classes.iter().find(|found| found.name() == class) {
         None if is_named => {
             let message = format!("IngressClass {class} does not exist ({known})");
-            let who = "owner of the Ingress (spec.ingressClassName), or operator of the Ingress controller";
-            answer.add(missing(message, who));
+            let who = format!(
+                "owner of the Ingress (spec.ingressClassName), or creator of IngressClass {class}"
+            );
+            answer.add(missing(message, &who));
         }
         Some(found) if since.is_some_and(|at| world.now.duration_since(at) > PATIENCE) => {
             let message = format!(

@@ -23,7 +23,7 @@ pub struct LastEvent {
 }
 
 /// The start of the message of an Event that the correlator joins with others.
-const COMBINED: &str = "(combined from similar events): ";
+pub const COMBINED: &str = "(combined from similar events): ";
 
 /// The newest Warning about `object` with one of these reasons, or with any reason if `reasons` is empty.
 pub fn warning(world: &World, object: &Doc, reasons: &[&str]) -> Option<LastEvent> {

@@ -11,6 +11,8 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::type_complexity))]
 
 mod code;
+pub mod conditions;
+mod doc;
 mod events;
 mod explanation;
 mod gather;
@@ -27,13 +29,14 @@ mod workload;
 mod world;
 
 pub use code::{Code, Role};
-pub use events::{LastEvent, warning};
+pub use doc::Doc;
+pub use events::{COMBINED, LastEvent, warning};
 pub use explanation::{Explanation, Subject};
 pub use gather::{ClientReader, Guard, Reader, gather};
 pub use inside::{Dependent, Failure, Inside, KeyState, ManagerState, Relative, StuckKey};
 pub use reason::Reason;
 pub use refusal::refusal;
 pub use report::{Question, Report};
-pub use text::{age, count, ordinal};
-pub use workload::{Workload, workloads};
-pub use world::{Doc, Explain, Known, Loaded, Need, World};
+pub use text::{age, count, existing, ordinal};
+pub use workload::{Workload, maker, workloads};
+pub use world::{Explain, Known, Loaded, Need, World, event_time};

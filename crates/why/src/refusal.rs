@@ -8,7 +8,8 @@ use crate::{Code, Reason};
 
 /// The reason for the refusal `message` of a write in `namespace`; `by` sent the write. Its field
 /// `webhook` is the name of the admission webhook that refused. The fields `group` and `kind` are the
-/// type whose conversion failed.
+/// type whose conversion failed. The fields `kind` and `name` of [`Code::ReferenceMissing`] are the object that
+/// does not exist.
 pub fn refusal(message: &str, namespace: &str, by: &str) -> Reason {
     let (code, who) = cause(message, namespace);
     let reason = Reason::new(code, by, message.trim()).who(who);
@@ -21,8 +22,25 @@ pub fn refusal(message: &str, namespace: &str, by: &str) -> Reason {
             Some((group, kind)) => reason.field("group", group).field("kind", kind),
             None => reason,
         },
+        Code::ReferenceMissing => match absent(message) {
+            Some((kind, _, name)) => reason.field("kind", kind).field("name", name),
+            None => reason,
+        },
         _ => reason,
     }
+}
+
+/// The object in the refusal that an admission plugin does not find: kind, field of the template, and name.
+/// Upstream: the plugins `priority` and `runtimeclass`.
+fn absent(message: &str) -> Option<(&'static str, &'static str, &str)> {
+    if let Some(rest) = after(message, "no PriorityClass with name ") {
+        let (name, _) = rest.split_once(" was found")?;
+        return Some(("PriorityClass", "priorityClassName", name));
+    }
+    let rest = after(message, "RuntimeClass ")?;
+    let name = quoted(rest);
+    let is_absent = rest.contains(" not found");
+    is_absent.then_some(("RuntimeClass", "runtimeClassName", name))
 }
 
 /// Group and kind of the objects whose conversion failed. Upstream: `webhook_converter.go` of
@@ -87,8 +105,14 @@ fn cause(message: &str, namespace: &str) -> (Code, String) {
         let account = rest.split(':').next().unwrap_or_default();
         return (
             Code::ServiceAccountMissing,
-            format!("creator of ServiceAccount {account}"),
+            format!(
+                "creator of ServiceAccount {account}, or owner of the pod template (serviceAccountName)"
+            ),
         );
+    }
+    if let Some((kind, field, name)) = absent(message) {
+        let who = format!("creator of {kind} {name}, or owner of the pod template ({field})");
+        return (Code::ReferenceMissing, who);
     }
     if [
         "usage per Container",
@@ -192,6 +216,16 @@ mod tests {
                 "pods \"a\" is forbidden: error looking up service account ns/robot: serviceaccount \"robot\" not found",
                 Code::ServiceAccountMissing,
                 "ns/robot",
+            ),
+            (
+                "pods \"a\" is forbidden: no PriorityClass with name urgent was found",
+                Code::ReferenceMissing,
+                "creator of PriorityClass urgent, or owner of the pod template (priorityClassName)",
+            ),
+            (
+                "pods \"a\" is forbidden: pod rejected: RuntimeClass \"gvisor\" not found",
+                Code::ReferenceMissing,
+                "creator of RuntimeClass gvisor, or owner of the pod template (runtimeClassName)",
             ),
             (
                 "pods \"a\" is forbidden: maximum cpu usage per Container is 1, but limit is 2",

@@ -1,12 +1,15 @@
 //! The room on the one node that takes a pod, as each pod of a DaemonSet has one. The scheduler's message
 //! counts nodes, and does not name this one.
 
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 use steersman_values::quantity::Quantity;
 use steersman_values::resource::NODES;
 
 use crate::placement::{insufficient, quantity, requested};
-use crate::{Doc, World};
+use crate::{Doc, World, maker};
 
 /// The only node that the required affinity of `pod` allows by its name.
 pub(crate) fn only_node(pod: &Doc) -> Option<&str> {
@@ -25,51 +28,132 @@ fn named(term: &Value) -> Option<&str> {
     }
 }
 
+/// Workloads with the largest parts of a node, in one text.
+const SHOWN: usize = 3;
+/// The resource that the scheduler calls `Too many pods`.
+const BY_COUNT: &str = "pods";
+
+/// The room on the only node of a pod.
+pub(crate) struct Room {
+    /// The room in words.
+    pub(crate) text: String,
+    /// The people that can make room; empty if the pod fits.
+    pub(crate) who: String,
+}
+
 /// The room of `node`, the only one for `pod`, for each resource that the scheduler's `message` finds
-/// insufficient: `node-4 has 8Gi memory, and its pods request 6Gi (the largest: pod logging/buffer with 5Gi)`.
-pub(crate) fn told(world: &World, pod: &Doc, node: &str, message: &str) -> String {
+/// insufficient: `node-4 has 8Gi memory, and its pods request 6Gi: 5Gi of daemonset logging/buffer, 1Gi of
+/// deployment shop/web`, or `node-5 takes 11 pods, and runs 11: 9 of deployment media/thumbnailer, ...`.
+pub(crate) fn told(world: &World, pod: &Doc, node: &str, message: &str) -> Room {
     let found = world.get(&NODES, "", node);
+    let mut who = String::new();
     if found.is_absent() {
-        return format!("{node} does not exist");
+        let text = format!("{node} does not exist");
+        return Room { text, who };
     }
     let found = found.found();
-    let rooms = insufficient(message).filter_map(|resource| {
-        let has = quantity(&found.as_ref()?.at("/status/allocatable")?[resource])?;
-        let used = used(world, pod, node, resource, has).unwrap_or_default();
-        Some(format!("{} {resource}{used}", has.canonical()))
-    });
-    match &rooms.collect::<Vec<_>>()[..] {
+    let too_many = message.contains("Too many pods").then_some(BY_COUNT);
+    let mut rooms = Vec::new();
+    for resource in insufficient(message).chain(too_many) {
+        let allocatable = found
+            .as_ref()
+            .and_then(|node| node.at("/status/allocatable"));
+        let Some(has) = allocatable.and_then(|all| quantity(&all[resource])) else {
+            continue;
+        };
+        let parts = parts(world, pod, node, resource, has).unwrap_or_default();
+        if !parts.is_empty() && who.is_empty() {
+            who = makers_of_room(pod, node, resource, &parts);
+        }
+        rooms.push(words(resource, has, &parts));
+    }
+    let text = match &rooms[..] {
         [] => format!("is {node}"),
-        rooms => format!("{node} has {}", rooms.join("; ")),
+        rooms => format!("{node} {}", rooms.join("; ")),
+    };
+    Room { text, who }
+}
+
+/// The request of `pod` for `resource`. Each pod is one of the pods of its node.
+fn request(pod: &Doc, resource: &str) -> Option<Quantity> {
+    match resource {
+        BY_COUNT => Some(Quantity::whole(1)),
+        _ => requested(pod, resource),
     }
 }
 
-/// The requests of the pods on `node`, and the largest of them. `None` if `pod` fits beside them, because
-/// the scheduler's message is old then.
-fn used(world: &World, pod: &Doc, node: &str, resource: &str, has: Quantity) -> Option<String> {
-    let asked = requested(pod, resource)?;
-    let pods = world.pods_on(node)?;
-    let running = pods
-        .into_iter()
-        .filter(|pod| !matches!(pod.text("/status/phase"), "Succeeded" | "Failed"));
-    let requests: Vec<(&Doc, Quantity)> = running
-        .filter_map(|pod| Some((pod, requested(pod, resource)?)))
-        .collect();
-    let amounts = requests.iter().map(|(_, amount)| *amount);
-    let total = amounts.reduce(Quantity::plus)?;
+/// The workloads with pods on `node` and their requests, the largest first. `None` if `pod` fits beside them,
+/// because the scheduler's message is old then.
+fn parts(
+    world: &World,
+    pod: &Doc,
+    node: &str,
+    resource: &str,
+    has: Quantity,
+) -> Option<Vec<(String, Quantity)>> {
+    let asked = request(pod, resource)?;
+    let mut parts: BTreeMap<String, Quantity> = BTreeMap::new();
+    for other in world.pods_on(node)? {
+        if matches!(other.text("/status/phase"), "Succeeded" | "Failed") {
+            continue;
+        }
+        if let Some(amount) = request(other, resource) {
+            let part = parts.entry(maker(other));
+            part.and_modify(|sum| *sum = sum.plus(amount))
+                .or_insert(amount);
+        }
+    }
+    let total = sum(parts.values())?;
     if total.plus(asked) <= has {
         return None;
     }
-    let (largest, amount) = requests
-        .into_iter()
-        .reduce(|one, other| if one.1 < other.1 { other } else { one })?;
-    Some(format!(
-        ", and its pods request {} (the largest: pod {}/{} with {})",
-        total.canonical(),
-        largest.namespace(),
-        largest.name(),
-        amount.canonical()
-    ))
+    let mut parts: Vec<_> = parts.into_iter().collect();
+    parts.sort_by(|one, other| other.1.partial_cmp(&one.1).unwrap_or(Ordering::Equal));
+    Some(parts)
+}
+
+fn sum<'a>(amounts: impl Iterator<Item = &'a Quantity>) -> Option<Quantity> {
+    amounts.copied().reduce(Quantity::plus)
+}
+
+fn words(resource: &str, has: Quantity, parts: &[(String, Quantity)]) -> String {
+    let has = has.canonical();
+    let total = sum(parts.iter().map(|(_, amount)| amount));
+    let (begin, used) = match resource {
+        BY_COUNT => (format!("takes {has} pods"), "runs"),
+        _ => (format!("has {has} {resource}"), "its pods request"),
+    };
+    let Some(total) = total else {
+        return begin;
+    };
+    let shown = parts.iter().take(SHOWN);
+    let shown = shown.map(|(maker, amount)| format!("{} of {maker}", amount.canonical()));
+    let shown = shown.collect::<Vec<_>>().join(", ");
+    let more = match parts.len().saturating_sub(SHOWN) {
+        0 => String::new(),
+        more => format!(" and the rest of {more} more"),
+    };
+    format!("{begin}, and {used} {}: {shown}{more}", total.canonical())
+}
+
+/// The people that can make room for `pod`.
+fn makers_of_room(pod: &Doc, node: &str, resource: &str, parts: &[(String, Quantity)]) -> String {
+    let field = match (pod.text("/spec/priorityClassName"), resource) {
+        ("", _) => "priorityClassName",
+        (_, BY_COUNT) => "",
+        _ => "requests",
+    };
+    let own = match field {
+        "" => String::new(),
+        field => format!("owner of {} ({field}), ", maker(pod)),
+    };
+    let limit = match resource {
+        BY_COUNT => " (max pods)",
+        _ => "",
+    };
+    let others = parts.iter().take(SHOWN).map(|(maker, _)| &**maker);
+    let others = others.collect::<Vec<_>>().join(", ");
+    format!("{own}administrator of node {node}{limit}, or owners of {others}")
 }
 
 #[cfg(test)]
@@ -103,46 +187,74 @@ mod tests {
         assert_eq!(only_node(&Doc::new(pod)), None);
     }
 
-    #[test]
-    fn the_largest_pod_of_a_full_node_is_told() {
+    fn on_node(name: &str, memory: &str, phase: &str) -> Doc {
+        let container = json!({"resources": {"requests": {"memory": memory}}});
+        Doc::new(json!({
+            "metadata": {"namespace": "logs", "name": name},
+            "spec": {"nodeName": "a", "containers": [container]}, "status": {"phase": phase},
+        }))
+    }
+
+    /// The room of a node with 8Gi and three pods, for a pod that asks for 3Gi.
+    fn told_with(pods: Option<Vec<Doc>>, message: &str) -> Room {
         let none = |_: &World, of: &ResourceType, doc: &Doc| Explanation::new(doc.subject(of), "");
-        let pod = |name: &str, memory: &str, phase: &str| {
-            let container = json!({"resources": {"requests": {"memory": memory}}});
-            Doc::new(json!({
-                "metadata": {"namespace": "logs", "name": name},
-                "spec": {"nodeName": "a", "containers": [container]}, "status": {"phase": phase},
-            }))
+        let mut world = World::new(Timestamp::UNIX_EPOCH, None, none);
+        let node = Doc::new(json!({"status": {"allocatable": {"memory": "8Gi", "pods": "3"}}}));
+        let of_node = Need::Object {
+            of: NODES.clone(),
+            namespace: String::new(),
+            name: "a".to_owned(),
         };
-        let told_with = |pods: Option<Vec<Doc>>| {
-            let mut world = World::new(Timestamp::UNIX_EPOCH, None, none);
-            let node = Doc::new(json!({"status": {"allocatable": {"memory": "8Gi"}}}));
-            let of_node = Need::Object {
-                of: NODES.clone(),
-                namespace: String::new(),
-                name: "a".to_owned(),
-            };
-            world.load(of_node, Loaded::Objects(vec![node]));
-            let on_node = Need::List {
-                of: PODS.clone(),
-                namespace: String::new(),
-                fields: "spec.nodeName=a".to_owned(),
-            };
-            world.load(on_node, pods.map_or(Loaded::Denied, Loaded::Objects));
-            let message = "0/2 nodes are available: 1 Insufficient memory.";
-            told(&world, &daemon_pod(&["a"]), "a", message)
+        world.load(of_node, Loaded::Objects(vec![node]));
+        let on_node = Need::List {
+            of: PODS.clone(),
+            namespace: String::new(),
+            fields: "spec.nodeName=a".to_owned(),
         };
+        world.load(on_node, pods.map_or(Loaded::Denied, Loaded::Objects));
+        told(&world, &daemon_pod(&["a"]), "a", message)
+    }
+
+    #[test]
+    fn the_largest_pods_of_a_full_node_are_told() {
+        let message = "0/2 nodes are available: 1 Insufficient memory.";
         let full = vec![
-            pod("small", "1Gi", "Running"),
-            pod("large", "5Gi", "Running"),
-            pod("ended", "7Gi", "Succeeded"),
+            on_node("small", "1Gi", "Running"),
+            on_node("large", "5Gi", "Running"),
+            on_node("ended", "7Gi", "Succeeded"),
         ];
+        let room = told_with(Some(full), message);
         assert_eq!(
-            told_with(Some(full)),
-            "a has 8Gi memory, and its pods request 6Gi (the largest: pod logs/large with 5Gi)"
+            room.text,
+            "a has 8Gi memory, and its pods request 6Gi: 5Gi of pod logs/large, 1Gi of pod logs/small"
+        );
+        assert!(room.who.contains("(priorityClassName)"), "{}", room.who);
+        assert!(
+            room.who
+                .ends_with("or owners of pod logs/large, pod logs/small")
         );
         // A message of the past, and pods that the caller may not read.
-        let fits = vec![pod("small", "5Gi", "Running")];
-        assert_eq!(told_with(Some(fits)), "a has 8Gi memory");
-        assert_eq!(told_with(None), "a has 8Gi memory");
+        let fits = vec![on_node("small", "5Gi", "Running")];
+        for pods in [Some(fits), None] {
+            let room = told_with(pods, message);
+            assert_eq!((&*room.text, &*room.who), ("a has 8Gi memory", ""));
+        }
+    }
+
+    #[test]
+    fn a_node_that_is_full_by_count_is_told_with_the_makers_of_its_pods() {
+        let message = "0/2 nodes are available: 1 Too many pods.";
+        let mut pods: Vec<Doc> = ["x", "y", "z"]
+            .into_iter()
+            .map(|name| on_node(name, "1Gi", "Running"))
+            .collect();
+        let room = told_with(Some(pods.clone()), message);
+        assert_eq!(
+            room.text,
+            "a takes 3 pods, and runs 3: 1 of pod logs/x, 1 of pod logs/y, 1 of pod logs/z"
+        );
+        assert!(room.who.contains("administrator of node a (max pods)"));
+        pods.pop();
+        assert_eq!(told_with(Some(pods), message).text, "a takes 3 pods");
     }
 }

@@ -30,6 +30,22 @@ pub fn count(number: usize, noun: &str) -> String {
     format!("{number} {noun}{end}")
 }
 
+/// Names in one text.
+const NAMES: usize = 4;
+
+/// `there are fast, slow`: the objects that exist beside a missing one.
+pub fn existing<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    let names: Vec<&str> = names.collect();
+    let shown = names.iter().take(NAMES).copied().collect::<Vec<_>>();
+    let shown = shown.join(", ");
+    match names.len() {
+        0 => "there is none".to_owned(),
+        1 => format!("there is {shown}"),
+        all if all > NAMES => format!("there are {shown} and {} more", all - NAMES),
+        _ => format!("there are {shown}"),
+    }
+}
+
 /// `9th`.
 pub fn ordinal(number: u32) -> String {
     let end = match (number % 10, number % 100) {
@@ -150,6 +166,19 @@ mod tests {
         ];
         for (seconds, text) in cases {
             assert_eq!(age(seconds), text);
+        }
+    }
+
+    #[test]
+    fn existing_names_are_told_in_english() {
+        let cases = [
+            ("", "there is none"),
+            ("a", "there is a"),
+            ("a b", "there are a, b"),
+            ("a b c d e f", "there are a, b, c, d and 2 more"),
+        ];
+        for (names, text) in cases {
+            assert_eq!(existing(names.split_whitespace()), text);
         }
     }
 

@@ -1,4 +1,4 @@
-//! Workloads by their pod templates: the ones that would make pods which are missing.
+//! Workloads: the ones that would make pods which are missing, and the maker of a pod.
 
 use serde_json::Value;
 use steersman_values::resource::{
@@ -70,6 +70,33 @@ pub fn workloads<'w>(
     Some(found)
 }
 
+/// The owner reference of `doc` with `controller: true`.
+pub(crate) fn controller(doc: &Doc) -> Option<&Value> {
+    let mut owners = doc.items("/metadata/ownerReferences").iter();
+    owners.find(|owner| owner["controller"] == true)
+}
+
+/// The object that people edit to change `pod`: `deployment media/thumbnailer`, or the pod itself without a
+/// controller. The hash in the name of a ReplicaSet tells its Deployment without a read.
+pub fn maker(pod: &Doc) -> String {
+    let namespace = pod.namespace();
+    let Some(owner) = controller(pod) else {
+        return format!("pod {namespace}/{}", pod.name());
+    };
+    let text = |field: &str| owner[field].as_str().unwrap_or_default();
+    let name = text("name");
+    let hash = pod.label("pod-template-hash").unwrap_or_default();
+    let deployment = name
+        .strip_suffix(hash)
+        .and_then(|rest| rest.strip_suffix('-'));
+    match deployment {
+        Some(deployment) if text("kind") == "ReplicaSet" && !hash.is_empty() => {
+            format!("deployment {namespace}/{deployment}")
+        }
+        _ => format!("{} {namespace}/{name}", text("kind").to_lowercase()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use jiff::Timestamp;
@@ -77,6 +104,31 @@ mod tests {
 
     use super::*;
     use crate::{Explanation, Loaded, Need};
+
+    #[test]
+    fn the_maker_of_a_pod_is_the_object_that_people_edit() {
+        let pod = |kind: &str, name: &str, hash: &str| {
+            Doc::new(json!({"metadata": {
+                "namespace": "shop", "name": "web-1", "labels": {"pod-template-hash": hash},
+                "ownerReferences": [{"kind": "Other", "name": "x"}, {"kind": kind, "name": name, "controller": true}],
+            }}))
+        };
+        assert_eq!(
+            maker(&pod("ReplicaSet", "web-ab1", "ab1")),
+            "deployment shop/web"
+        );
+        assert_eq!(
+            maker(&pod("ReplicaSet", "web-ab1", "")),
+            "replicaset shop/web-ab1"
+        );
+        assert_eq!(
+            maker(&pod("ReplicaSet", "web", "ab1")),
+            "replicaset shop/web"
+        );
+        assert_eq!(maker(&pod("Job", "web-ab1", "ab1")), "job shop/web-ab1");
+        let bare = Doc::new(json!({"metadata": {"namespace": "shop", "name": "web-1"}}));
+        assert_eq!(maker(&bare), "pod shop/web-1");
+    }
 
     #[test]
     fn workloads_are_known_only_with_all_types() {

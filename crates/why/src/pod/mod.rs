@@ -3,8 +3,10 @@
 //! Both are other components, so this ends with their own words: conditions, container states and
 //! Events.
 
+mod claims;
 mod container;
 mod groups;
+mod produced;
 mod readiness;
 mod scheduling;
 mod start;
@@ -14,6 +16,7 @@ use serde_json::Value;
 
 use crate::{Code, Doc, Explanation, Reason, World};
 
+pub use claims::{USER_CONTROLLER, claim_names, name_user};
 pub use groups::unavailable;
 
 /// The kubelet's words after the name of a CSI driver without a plugin on the node.
@@ -50,6 +53,7 @@ pub fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
             on_node(world, doc, answer);
             container::out_of_memory(doc, answer);
             container::pull_secrets(world, doc, answer);
+            produced::follow(world, doc, answer);
         }
     }
 }
@@ -89,7 +93,7 @@ fn on_node(world: &World, doc: &Doc, answer: &mut Explanation) {
         let reason = start::blocked_start(world, doc);
         let known = answer.causes().count();
         if reason.message.contains("PVC is not bound") {
-            scheduling::claims(world, doc, answer);
+            scheduling::follow_claims(world, doc, answer);
         }
         // The cause of an unbound claim says more than the kubelet.
         if answer.causes().count() == known {

@@ -5,7 +5,7 @@ use steersman_objects::Node;
 use steersman_objects::scheduling::NodeSelector;
 use steersman_values::resource::{NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS};
 
-use super::{NAMES, ONLY_NODE, START, name, starting};
+use super::{NAMES, ONLY_NODE, START, claims, name, starting};
 use crate::{Code, Doc, Explanation, Reason, World, placement, room};
 
 const SCHEDULER: &str = "kube-scheduler";
@@ -32,11 +32,17 @@ pub(super) fn unscheduled(world: &World, doc: &Doc, answer: &mut Explanation) {
                 message => message,
             };
             let known = answer.causes().count();
-            claims(world, doc, answer);
+            follow_claims(world, doc, answer);
+            let since = condition.time("/lastTransitionTime");
+            if message.contains("ReadWriteOncePod") && claims::exclusive(world, doc, since, answer)
+            {
+                return;
+            }
             if message.contains("free ports") {
                 ports(world, doc, answer);
             }
             let only = room::only_node(doc);
+            let room = only.map(|node| room::told(world, doc, node, message));
             let demands = placement::demands(world, doc, message);
             let lacks_plugin = demands
                 .iter()
@@ -47,16 +53,19 @@ pub(super) fn unscheduled(world: &World, doc: &Doc, answer: &mut Explanation) {
                         .to_owned()
                 }
                 _ if answer.causes().count() > known => "see the other causes".to_owned(),
+                _ if room.as_ref().is_some_and(|room| !room.who.is_empty()) => room
+                    .as_ref()
+                    .map(|room| room.who.clone())
+                    .unwrap_or_default(),
                 Some(node) => format!("owner of the pod template, or administrator of node {node}"),
                 None => "owner of the pod template, or administrator of the nodes".to_owned(),
             };
-            let room = only.map(|node| room::told(world, doc, node, message));
             let mut message = nodes_in(message).to_owned();
             for demand in demands {
                 message = format!("{}; {demand}", message.trim_end_matches('.'));
             }
             if let Some(room) = room {
-                message = format!("{}{ONLY_NODE}{room}", message.trim_end_matches('.'));
+                message = format!("{}{ONLY_NODE}{}", message.trim_end_matches('.'), room.text);
             }
             let mut who = who;
             if let Some((said, operator)) = no_further_node(world, doc) {
@@ -64,7 +73,7 @@ pub(super) fn unscheduled(world: &World, doc: &Doc, answer: &mut Explanation) {
                 who = format!("{who}, or {operator}");
             }
             let reason = Reason::new(Code::PodUnscheduled, SCHEDULER, message).who(who);
-            answer.add(reason.since(condition.time("/lastTransitionTime")));
+            answer.add(reason.since(since));
         }
         // The scheduler waits for the claims.
         _ if answer.has(Code::DeviceClaimMissing) => {}
@@ -73,13 +82,24 @@ pub(super) fn unscheduled(world: &World, doc: &Doc, answer: &mut Explanation) {
                 "" => "default-scheduler",
                 name => name,
             };
-            let message = format!("no scheduler has looked at the pod; it asks for {scheduler:?}");
-            let reason = Reason::new(Code::PodUnscheduled, SCHEDULER, message)
-                .who(format!("operator of the scheduler {scheduler:?}"));
-            answer.add(reason.since(created));
+            answer.add(unnoticed(scheduler).since(created));
         }
         _ => answer.add(starting("the pod waits for the scheduler")),
     }
+}
+
+/// The reason of a pod that no scheduler has looked at.
+fn unnoticed(scheduler: &str) -> Reason {
+    let message = format!("no scheduler has looked at the pod; it asks for {scheduler:?}");
+    let operator = format!("operator of the scheduler {scheduler:?}");
+    let (by, who) = match scheduler {
+        "default-scheduler" => (SCHEDULER, operator),
+        other => (
+            other,
+            format!("{operator}, or owner of the pod template (schedulerName)"),
+        ),
+    };
+    Reason::new(Code::PodUnscheduled, by, message).who(who)
 }
 
 /// The words of an autoscaler of nodes that adds none for the pod, and its operator.
@@ -239,15 +259,9 @@ fn reach(world: &World, claim: &Doc, answer: &mut Explanation) {
 }
 
 /// Follows the claims of the pod that stand still themselves.
-pub(super) fn claims(world: &World, doc: &Doc, answer: &mut Explanation) {
+pub(super) fn follow_claims(world: &World, doc: &Doc, answer: &mut Explanation) {
     let namespace = doc.namespace();
-    let pod = doc.name();
-    for volume in doc.items("/spec/volumes") {
-        let claim = match volume.pointer("/persistentVolumeClaim/claimName") {
-            Some(name) => name.as_str().unwrap_or_default().to_owned(),
-            None if volume.get("ephemeral").is_some() => format!("{pod}-{}", name(volume)),
-            None => continue,
-        };
+    for claim in claims::claim_names(doc) {
         let found = world.get(&PERSISTENT_VOLUME_CLAIMS, namespace, &claim);
         if found.is_absent() {
             let message = format!("the pod's claim {claim} does not exist");

@@ -3,7 +3,7 @@
 use serde_json::Value;
 use steersman_values::resource::{NODES, PODS, VOLUME_ATTACHMENTS};
 
-use super::{KUBELET, START, UNREGISTERED_DRIVER, name, starting};
+use super::{KUBELET, START, UNREGISTERED_DRIVER, claims, name, starting};
 use crate::{Code, Doc, Reason, World, warning};
 
 pub(super) fn silent_node(world: &World, doc: &Doc) -> Option<Reason> {
@@ -99,7 +99,10 @@ pub(super) fn blocked_start(world: &World, doc: &Doc) -> Reason {
         .since(event.first);
     reason.last_try = event.at;
     reason.attempts = event.count;
-    reason
+    match claims::multi_attached(&event.message) {
+        Some(volume) => claims::name_user(world, doc, volume, reason),
+        None => reason,
+    }
 }
 
 /// The one that can mend a failed mount on `node`, by words of the kubelet and of `mount`.
@@ -133,16 +136,15 @@ fn owner_of_mount(message: &str, node: &str) -> String {
 /// Whether the conflict of a Multi-Attach error is over. The controller tells it once for each pod, so the
 /// age of the Event says nothing.
 fn is_over(world: &World, doc: &Doc, message: &str) -> bool {
-    let Some((_, rest)) = message.split_once("Multi-Attach error for volume ") else {
+    let Some(volume) = claims::multi_attached(message) else {
         return false;
     };
-    if let Some((_, pods)) = rest.split_once("used by pod(s) ") {
+    if let Some((_, pods)) = message.split_once("used by pod(s) ") {
         let mut pods = pods.split(", ");
         if pods.all(|pod| world.get(&PODS, doc.namespace(), pod).is_absent()) {
             return true;
         }
     }
-    let volume = rest.split('"').nth(1).unwrap_or_default();
     let attachments = world.list(&VOLUME_ATTACHMENTS, "").unwrap_or_default();
     let mut nodes = attachments
         .iter()

@@ -354,7 +354,7 @@ spec:
         about: ("daemonset", "agent"),
         truth: Truth::Cause(
             Code::PodUnscheduled,
-            "its only node node-1 has 256Gi memory, and its pods request 254Gi (the largest: pod default/buffer with 254Gi)",
+            "its only node node-1 has 256Gi memory, and its pods request 254Gi: 254Gi of pod default/buffer",
             "administrator of node node-1",
         ),
     },

@@ -118,7 +118,7 @@ pub(super) const STORIES: &[Story] = &[
         truth: Truth::Cause(
             Code::VolumeMount,
             "configmap \"report-config\" not found",
-            "creator of this ConfigMap",
+            "creator of ConfigMap default/report-config",
         ),
     },
     Story {
@@ -157,7 +157,7 @@ pub(super) const STORIES: &[Story] = &[
         about: ("ingress", "blog"),
         truth: Truth::Cause(
             Code::IngressClassMissing,
-            "IngressClass ngnix does not exist (there are nginx)",
+            "IngressClass ngnix does not exist (there is nginx)",
             "spec.ingressClassName",
         ),
     },

@@ -1,0 +1,246 @@
+//! Conditions of any object, also those that a custom resource has deeper in its status.
+//!
+//! Gateway API has a list for each parent of a route, and one for each listener of a gateway.
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use crate::Doc;
+
+/// Fields between the status and a list of conditions.
+const DEPTH: usize = 5;
+
+/// Names of conditions that are True on a healthy object.
+const GOOD: [&str; 24] = [
+    "Accepted",
+    "Admitted",
+    "Available",
+    "Deployed",
+    "Established",
+    "Healthy",
+    "Initialized",
+    "Installed",
+    "NamesAccepted",
+    "Programmed",
+    "Provisioned",
+    "Ready",
+    "ReconcileSuccess",
+    "Reconciled",
+    "Released",
+    "ResolvedRefs",
+    "ResourcesProvisioned",
+    "SecretSynced",
+    "Successful",
+    "Synced",
+    "SyncedToCluster",
+    "TestSuccess",
+    "Valid",
+    "Validated",
+];
+
+/// Names of conditions that are False on a healthy object.
+const BAD: [&str; 15] = [
+    "Conflicted",
+    "Dangling",
+    "Degraded",
+    "Denied",
+    "Error",
+    "Errored",
+    "Failed",
+    "Failing",
+    "Failure",
+    "Invalid",
+    "InvalidRequest",
+    "NetworkUnavailable",
+    "ReconcileError",
+    "Stalled",
+    "Unhealthy",
+];
+
+/// A condition with the part of the status that has it.
+#[derive(Debug)]
+pub struct Found<'d> {
+    /// The path of the part: `status`, `status.parents[0]`.
+    pub place: String,
+    part: &'d Value,
+    condition: &'d Value,
+}
+
+impl Found<'_> {
+    fn text(&self, field: &str) -> &str {
+        self.condition[field].as_str().unwrap_or_default()
+    }
+
+    /// Whether the condition tells of a failure. A name of unknown meaning never does.
+    pub fn is_bad(&self) -> bool {
+        let kind = self.text("type");
+        match self.text("status") {
+            "False" => GOOD.contains(&kind),
+            "True" => BAD.contains(&kind) || kind.ends_with("Pressure"),
+            _ => false,
+        }
+    }
+
+    /// Whether the condition may tell why an object does not move: it is not True, and its name is not that of
+    /// a failure.
+    pub fn is_open(&self) -> bool {
+        let kind = self.text("type");
+        let is_failure = BAD.contains(&kind) || kind.ends_with("Pressure");
+        let is_told = !self.text("reason").is_empty() || !self.text("message").is_empty();
+        matches!(self.text("status"), "False" | "Unknown") && !is_failure && is_told
+    }
+
+    /// The reason of the condition.
+    pub fn reason(&self) -> &str {
+        self.text("reason")
+    }
+
+    /// The generation of the object that the condition is about; `None` if it does not say so.
+    pub fn observed(&self) -> Option<i64> {
+        self.condition["observedGeneration"].as_i64()
+    }
+
+    /// The time of its last change.
+    pub fn since(&self) -> Option<Timestamp> {
+        self.text("lastTransitionTime").parse().ok()
+    }
+
+    /// The program that wrote the part of the status, if the part names it.
+    pub fn controller(&self) -> &str {
+        self.part["controllerName"].as_str().unwrap_or_default()
+    }
+
+    /// `ResolvedRefs is False (RefNotPermitted): no ReferenceGrant`, with the parent or listener that it is about.
+    pub fn words(&self) -> String {
+        let mut text = format!("{} is {}", self.text("type"), self.text("status"));
+        if !self.reason().is_empty() {
+            text = format!("{text} ({})", self.reason());
+        }
+        if let Some(about) = self.about() {
+            text = format!("{text} for {about}");
+        }
+        match self.text("message").trim() {
+            "" => text,
+            message => format!("{text}: {message}"),
+        }
+    }
+
+    /// The parent, ancestor or listener that the condition is about.
+    fn about(&self) -> Option<String> {
+        let text = |value: &Value, field: &str| value[field].as_str().map(str::to_owned);
+        for field in ["parentRef", "ancestorRef"] {
+            let parent = &self.part[field];
+            let Some(name) = text(parent, "name") else {
+                continue;
+            };
+            let kind = text(parent, "kind").unwrap_or_else(|| "Gateway".to_owned());
+            return Some(match text(parent, "namespace") {
+                Some(namespace) => format!("{kind} {namespace}/{name}"),
+                None => format!("{kind} {name}"),
+            });
+        }
+        let list = self.place.rsplit('.').next()?.split('[').next()?;
+        let name = text(self.part, "name").filter(|_| self.place.contains('['))?;
+        Some(format!("{} {name}", list.trim_end_matches('s')))
+    }
+}
+
+/// The conditions of `doc`, in the order of its status.
+pub fn all(doc: &Doc) -> Vec<Found<'_>> {
+    let mut found = Vec::new();
+    if let Some(status) = doc.at("/status") {
+        collect(status, "status", DEPTH, &mut found);
+    }
+    found
+}
+
+fn collect<'d>(part: &'d Value, place: &str, depth: usize, found: &mut Vec<Found<'d>>) {
+    if depth == 0 {
+        return;
+    }
+    let is_condition = |one: &&Value| one["type"].is_string() && one["status"].is_string();
+    match part {
+        Value::Object(fields) => {
+            let own = fields.get("conditions").and_then(Value::as_array);
+            for condition in own.into_iter().flatten().filter(is_condition) {
+                let place = place.to_owned();
+                found.push(Found {
+                    place,
+                    part,
+                    condition,
+                });
+            }
+            for (name, value) in fields.iter().filter(|(name, _)| *name != "conditions") {
+                collect(value, &format!("{place}.{name}"), depth - 1, found);
+            }
+        }
+        Value::Array(items) => {
+            for (index, value) in items.iter().enumerate() {
+                collect(value, &format!("{place}[{index}]"), depth - 1, found);
+            }
+        }
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use serde_json::json;
+
+    use super::*;
+
+    fn condition(kind: &str, status: &str) -> Value {
+        json!({"type": kind, "status": status, "reason": "Because", "message": "it is so"})
+    }
+
+    #[test]
+    fn conditions_are_found_at_any_depth_with_the_part_that_they_are_about() {
+        let doc = Doc::new(json!({"status": {
+            "conditions": [condition("Ready", "False"), "no condition"],
+            "parents": [{
+                "controllerName": "example.com/gateway",
+                "parentRef": {"name": "public", "namespace": "edge"},
+                "conditions": [condition("Accepted", "True"), condition("ResolvedRefs", "False")],
+            }],
+            "listeners": [{"name": "https", "conditions": [condition("Programmed", "False")]}],
+        }}));
+        let found = all(&doc);
+        let bad = found.iter().filter(|one| one.is_bad());
+        let bad: BTreeSet<String> = bad.map(Found::words).collect();
+        let expected = [
+            "Ready is False (Because): it is so",
+            "Programmed is False (Because) for listener https: it is so",
+            "ResolvedRefs is False (Because) for Gateway edge/public: it is so",
+        ];
+        assert_eq!(bad, expected.map(str::to_owned).into());
+        let mut named = found.iter().filter(|one| !one.controller().is_empty());
+        assert!(named.all(|one| one.place == "status.parents[0]"));
+    }
+
+    #[test]
+    fn the_name_of_a_condition_tells_which_status_is_bad() {
+        // (name, status, bad, open)
+        let cases = [
+            ("Ready", "False", true, true),
+            ("Ready", "True", false, false),
+            ("Ready", "Unknown", false, true),
+            ("Degraded", "True", true, false),
+            ("Degraded", "False", false, false),
+            ("DiskPressure", "True", true, false),
+            ("Drained", "False", false, true),
+            ("Drained", "Unknown", false, true),
+            ("Issuing", "True", false, false),
+        ];
+        for (kind, status, is_bad, is_open) in cases {
+            let doc = Doc::new(json!({"status": {"conditions": [condition(kind, status)]}}));
+            let found = all(&doc);
+            assert_eq!(
+                (found[0].is_bad(), found[0].is_open()),
+                (is_bad, is_open),
+                "{kind} {status}"
+            );
+        }
+    }
+}

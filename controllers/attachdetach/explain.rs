@@ -4,7 +4,7 @@
 //! may be gone.
 
 use steersman_values::resource::{PERSISTENT_VOLUME_CLAIMS, VOLUME_ATTACHMENTS};
-use steersman_why::{Code, Doc, Explanation, Reason, World};
+use steersman_why::{Code, Doc, Explanation, Reason, World, pod};
 
 use super::NAME;
 
@@ -14,11 +14,7 @@ use super::NAME;
 /// VolumeAttachments is needed for any answer.
 pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
     let node = doc.text("/spec/nodeName");
-    let claims: Vec<&str> = doc
-        .items("/spec/volumes")
-        .iter()
-        .filter_map(|volume| volume.pointer("/persistentVolumeClaim/claimName")?.as_str())
-        .collect();
+    let claims = pod::claim_names(doc);
     if node.is_empty() || claims.is_empty() || doc.text("/status/phase") != "Pending" {
         return;
     }
@@ -27,7 +23,7 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
     };
     for name in claims {
         let Some(claim) = world
-            .get(&PERSISTENT_VOLUME_CLAIMS, doc.namespace(), name)
+            .get(&PERSISTENT_VOLUME_CLAIMS, doc.namespace(), &name)
             .found()
         else {
             continue;
@@ -39,7 +35,9 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
         // A volume that several nodes may have excludes no node.
         let is_shared = claim.texts("/spec/accessModes").contains(&"ReadWriteMany");
         for at in of_volume {
-            attachment(at, (volume, node), is_shared, answer);
+            if let Some(reason) = attachment(at, (volume, node), is_shared) {
+                add(world, doc, volume, reason, answer);
+            }
             let key = format!("{}/{}", at.text("/spec/nodeName"), at.name());
             // The memory knows the time of a detach by force, which no object shows.
             answer.reasons.extend(world.memory(NAME, &key));
@@ -47,9 +45,30 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
     }
 }
 
-/// Adds one VolumeAttachment of the volume: of another node, which blocks this one, or of this node
-/// without success.
-fn attachment(at: &Doc, (volume, node): (&str, &str), is_shared: bool, answer: &mut Explanation) {
+/// Adds `reason`. The Event of a Multi-Attach error tells the same about `volume` with fewer names.
+fn add(world: &World, doc: &Doc, volume: &str, reason: Reason, answer: &mut Explanation) {
+    if reason.code != Code::AttachedElsewhere {
+        answer.add(reason);
+        return;
+    }
+    let quoted = format!("{volume:?}");
+    let is_same = |known: &&mut Reason| {
+        known.code == Code::AttachedElsewhere && known.message.contains(&quoted)
+    };
+    match answer.reasons.iter_mut().find(is_same) {
+        Some(known) => {
+            known.message = format!(
+                "{}; {}",
+                known.message.trim_end_matches('.'),
+                reason.message
+            );
+        }
+        None => answer.add(pod::name_user(world, doc, volume, reason)),
+    }
+}
+
+/// The reason if `at` is an attachment of `volume` to another node than `node`, or one that is not made.
+fn attachment(at: &Doc, (volume, node): (&str, &str), is_shared: bool) -> Option<Reason> {
     let holder = at.text("/spec/nodeName");
     let attacher = at.text("/spec/attacher");
     let is_attached = at
@@ -64,21 +83,17 @@ fn attachment(at: &Doc, (volume, node): (&str, &str), is_shared: bool, answer: &
         };
         let message = format!("volume {volume} is attached to node {holder}{detaching}");
         let who = format!("owner of the pod on {holder}, or administrator of that node");
-        answer.add(
-            Reason::new(Code::AttachedElsewhere, NAME, message)
-                .who(who)
-                .since(since),
-        );
+        let reason = Reason::new(Code::AttachedElsewhere, NAME, message).who(who);
+        Some(reason.since(since))
     } else if holder == node && !is_attached {
         let message = match at.text("/status/attachError/message") {
             "" => format!("{attacher} has not attached volume {volume} to {node}"),
             error => format!("{attacher} cannot attach volume {volume} to {node}: {error}"),
         };
         let who = format!("operator of the storage driver {attacher}");
-        answer.add(
-            Reason::new(Code::AttachPending, attacher, message)
-                .who(who)
-                .since(since),
-        );
+        let reason = Reason::new(Code::AttachPending, attacher, message).who(who);
+        Some(reason.since(since))
+    } else {
+        None
     }
 }

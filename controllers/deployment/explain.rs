@@ -7,14 +7,13 @@
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
-use serde_json::Value;
 use steersman_objects::{Condition, Deployment, Pod, ReplicaSet, Strategy};
 use steersman_values::resource::{PODS, REPLICA_SETS};
 use steersman_why::{Code, Doc, Explanation, Reason, World, keys, refusal, warning};
 
 use super::conditions::{self, PROGRESSING, reason};
 use super::replica_sets::ReplicaSets;
-use super::{NAME, limits, progress, recreate, rolling};
+use super::{NAME, deadlock, limits, progress, recreate, rolling};
 
 /// Old pods that one answer looks into.
 const SHOWN: usize = 3;
@@ -81,72 +80,9 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
     }
     deadline(world, &d, answer);
     follow(world, &owned, &d, &sets, answer);
-    if is_rolling && sets.old.iter().any(|rs| rs.status.replicas > 0) && excludes_itself(doc) {
-        taken_nodes(&d, answer);
+    if is_rolling && sets.old.iter().any(|rs| rs.status.replicas > 0) {
+        deadlock::explain(doc, &d, &sets, answer);
     }
-}
-
-/// Texts of the scheduler about nodes that only another pod excludes.
-const TAKEN: [&str; 2] = ["anti-affinity", "free ports for the requested pod ports"];
-
-/// Changes the reasons of new pods that need nodes of old ones: a deadlock if maxUnavailable 0 keeps these,
-/// else they go in one of the next steps.
-fn taken_nodes(d: &Deployment, answer: &mut Explanation) {
-    let is_taken = |cause: &Reason| {
-        cause.code == Code::PodUnscheduled && TAKEN.iter().any(|text| cause.message.contains(text))
-    };
-    if !answer.causes().any(|(_, cause)| is_taken(cause)) {
-        return;
-    }
-    if limits::min_available(d) < d.spec.replicas {
-        answer.change(&|reason: &mut Reason| {
-            if is_taken(reason) {
-                reason.code = Code::OldPodsRunning;
-                reason.message = format!(
-                    "the pod waits for the node of an old pod: {}",
-                    reason.message
-                );
-                reason.who.clear();
-            }
-        });
-        return;
-    }
-    let message = "the new pod fits no node beside an old one (pod anti-affinity or host port), and maxUnavailable 0 keeps the old pods until it is available";
-    let who =
-        "owner of the Deployment (maxUnavailable 1), or administrator of the nodes (one more)";
-    answer.add(Reason::new(Code::RolloutDeadlock, NAME, message).who(who));
-}
-
-/// Whether two pods of the template never share a node, by anti-affinity or a host port. Otherwise, other
-/// pods may be what takes the nodes.
-fn excludes_itself(doc: &Doc) -> bool {
-    const TERMS: &str = "/spec/template/spec/affinity/podAntiAffinity/requiredDuringSchedulingIgnoredDuringExecution";
-    let label = |key: &str| doc.at("/spec/template/metadata/labels")?.get(key);
-    let selects = |term: &Value| {
-        let selector = &term["labelSelector"];
-        let labels = selector["matchLabels"].as_object();
-        let has_labels =
-            labels.is_none_or(|labels| labels.iter().all(|(key, value)| label(key) == Some(value)));
-        let expressions = selector["matchExpressions"].as_array();
-        let has_values = expressions.is_none_or(|expressions| {
-            expressions.iter().all(|one| {
-                let values = one["values"].as_array();
-                let own = one["key"].as_str().and_then(label);
-                one["operator"] == "In"
-                    && own.is_some_and(|own| values.is_some_and(|values| values.contains(own)))
-            })
-        });
-        selector.is_object() && has_labels && has_values
-    };
-    let has_host_port = |container: &Value| {
-        let ports = container["ports"].as_array();
-        ports.is_some_and(|ports| ports.iter().any(|port| port["hostPort"].is_number()))
-    };
-    doc.items(TERMS).iter().any(selects)
-        || doc
-            .items("/spec/template/spec/containers")
-            .iter()
-            .any(has_host_port)
 }
 
 /// Time of the last progress. The update that reports the failure is as much later as the deadline is
@@ -292,53 +228,5 @@ fn old_pods<'a>(
     answer.add(Reason::new(Code::OldPodsRunning, NAME, message));
     for pod in pods.iter().take(SHOWN) {
         answer.follow(world.explain(&PODS, pod));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    #[test]
-    fn pods_exclude_each_other_by_their_own_labels_or_a_host_port() {
-        let anti_affinity = |selector: &Value| {
-            let term = json!({"labelSelector": selector, "topologyKey": "kubernetes.io/hostname"});
-            let terms = json!([term]);
-            json!({"affinity": {"podAntiAffinity":
-                {"requiredDuringSchedulingIgnoredDuringExecution": terms}}})
-        };
-        let values = |operator, values| json!({"matchExpressions": [{"key": "app", "operator": operator, "values": values}]});
-        let port =
-            |port: Value| json!({"containers": [{"name": "c"}, {"name": "d", "ports": [port]}]});
-        let cases = [
-            (anti_affinity(&json!({"matchLabels": {"app": "web"}})), true),
-            (
-                anti_affinity(&json!({"matchLabels": {"app": "database"}})),
-                false,
-            ),
-            (
-                anti_affinity(&json!({"matchLabels": {"app": "web", "tier": "front"}})),
-                false,
-            ),
-            (
-                anti_affinity(&values("In", json!(["database", "web"]))),
-                true,
-            ),
-            (anti_affinity(&values("In", json!(["database"]))), false),
-            (anti_affinity(&values("NotIn", json!(["database"]))), false),
-            // An empty selector selects all pods, and no selector none.
-            (anti_affinity(&json!({})), true),
-            (anti_affinity(&Value::Null), false),
-            (port(json!({"containerPort": 80, "hostPort": 80})), true),
-            (port(json!({"containerPort": 80})), false),
-            (json!({"containers": [{"name": "c"}]}), false),
-        ];
-        for (spec, expected) in cases {
-            let labels = json!({"labels": {"app": "web"}});
-            let template = json!({"metadata": labels, "spec": spec});
-            let doc = Doc::new(json!({"spec": {"template": template}}));
-            assert_eq!(excludes_itself(&doc), expected, "{template}");
-        }
     }
 }

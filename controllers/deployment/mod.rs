@@ -34,6 +34,7 @@
 mod annotations;
 mod cleanup;
 mod conditions;
+mod deadlock;
 mod document;
 mod error;
 pub(crate) mod explain;

@@ -9,6 +9,7 @@ use steersman_why::{Code, Doc, Explanation, Reason, World, refusal, warning};
 
 use super::NAME;
 use super::due::NoTimes;
+use super::replaced;
 use super::start::{self, Action};
 use super::status::Draft;
 
@@ -111,6 +112,17 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
         },
         Action::Start(_) => {}
     }
+    follow(world, doc, &cron_job, &draft, answer);
+    // A run that cannot work never ends, whatever replaces it.
+    if !answer.is_stuck() {
+        answer
+            .reasons
+            .extend(replaced::reason(world, doc, &cron_job));
+    }
+}
+
+/// Follows the running Jobs that explain why no further run starts or ends.
+fn follow(world: &World, doc: &Doc, cron_job: &CronJob, draft: &Draft, answer: &mut Explanation) {
     // Under `Forbid`, the running Job is the reason even if it is well.
     let is_forbidden = cron_job.spec.concurrency_policy == ConcurrencyPolicy::Forbid;
     for job in draft.active() {

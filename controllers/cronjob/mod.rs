@@ -28,6 +28,7 @@ mod history;
 mod job;
 mod metrics;
 mod notice;
+mod replaced;
 mod start;
 mod status;
 mod sync;

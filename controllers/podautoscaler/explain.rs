@@ -5,10 +5,11 @@
 
 use serde_json::Value;
 use steersman_objects::HorizontalPodAutoscaler;
-use steersman_values::resource::HORIZONTAL_POD_AUTOSCALERS;
+use steersman_values::resource::{HORIZONTAL_POD_AUTOSCALERS, ResourceType};
 use steersman_why::{Code, Doc, Explanation, Reason, World};
 
 use super::NAME;
+use super::containers;
 use super::rates;
 use super::shared;
 use super::status::{ABLE_TO_SCALE, SCALING_ACTIVE, SCALING_LIMITED};
@@ -96,7 +97,24 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
             );
         }
     }
-    active(world, doc, &about, answer);
+    let scaled = scaled(world, doc, &hpa);
+    let scaled = scaled.as_ref();
+    let missing = scaled.map(|(_, target)| containers::missing(world, doc, target, &about));
+    match missing {
+        Some(missing) if !missing.is_empty() => {
+            for reason in missing {
+                let active = doc.condition(SCALING_ACTIVE);
+                let since = active.and_then(|active| active.time("/lastTransitionTime"));
+                answer.name_failure(reason.since(since));
+            }
+        }
+        _ => active(
+            world,
+            doc,
+            (&about, scaled.map(|(_, target)| target)),
+            answer,
+        ),
+    }
     if let Some(reason) = limited(world, doc) {
         answer.add(reason);
     } else if !answer.is_stuck()
@@ -107,23 +125,27 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
         // itself.
         answer.add(Reason::new(Code::WithinTolerance, NAME, steady(doc)));
     }
-    // The core group has no slash, so a ReplicationController has the group "".
-    let group = target
-        .api_version
-        .split_once('/')
-        .map_or("", |(group, _)| group);
-    if let Some(of) = world.resource(group, &target.kind).found()
-        && let Some(target) = world.get(&of, doc.namespace(), &target.name).found()
-    {
-        if let Some(reason) = shared::pods_of_others(world, &target, &about) {
+    if let Some((of, target)) = scaled {
+        if let Some(reason) = shared::pods_of_others(world, target, &about) {
             answer.add(reason);
         }
-        let target = world.explain(&of, &target);
+        let target = world.explain(of, target);
         // Only a target with a problem of its own is worth following.
         if target.is_stuck() {
             answer.follow(target);
         }
     }
+}
+
+/// The target of the autoscaler `doc`, with its type.
+fn scaled(world: &World, doc: &Doc, hpa: &HorizontalPodAutoscaler) -> Option<(ResourceType, Doc)> {
+    let target = &hpa.spec.scale_target_ref;
+    // The core group has no slash, so a ReplicationController has the group "".
+    let version = target.api_version.split_once('/');
+    let group = version.map_or("", |(group, _)| group);
+    let of = world.resource(group, &target.kind).found()?;
+    let doc = world.get(&of, doc.namespace(), &target.name).found()?;
+    Some((of, doc))
 }
 
 /// The limit that changes the size that the metrics of `doc` ask for. `None` if no limit applies, or if the
@@ -148,7 +170,12 @@ pub(crate) fn limited(world: &World, doc: &Doc) -> Option<Reason> {
 /// Failures of metrics differ by their remedy, and the texts of `problem.rs` and `metrics_api` tell them
 /// apart. The order of arms matters: requests that are missing come before the reasons of API calls, since
 /// both have the same reason of the condition.
-fn active(world: &World, doc: &Doc, target: &str, answer: &mut Explanation) {
+fn active(
+    world: &World,
+    doc: &Doc,
+    (target, scaled): (&str, Option<&Doc>),
+    answer: &mut Explanation,
+) {
     let Some(active) = doc.condition(SCALING_ACTIVE) else {
         return;
     };
@@ -170,7 +197,7 @@ fn active(world: &World, doc: &Doc, target: &str, answer: &mut Explanation) {
         "InvalidMetricSourceType" => (Code::ObjectInvalid, "owner of the autoscaler".to_owned()),
         _ if message.contains("missing request for") => (
             Code::MetricsFailed,
-            format!("owner of {target} (set resources.requests of its containers)"),
+            containers::who_requests(scaled, message, target),
         ),
         _ if message.contains("no metrics returned")
             || message.contains("did not receive metrics") =>

@@ -26,6 +26,7 @@
 
 mod behavior;
 mod config;
+mod containers;
 mod error;
 mod evaluate;
 pub(crate) mod explain;

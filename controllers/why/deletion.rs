@@ -1,10 +1,10 @@
 //! Why an object is still being deleted: each finalizer, with the component that removes it.
 
-use steersman_objects::{CollectorFinalizers, JOB_TRACKING, Pod, PodDisruptionBudget};
-use steersman_values::resource::{NODES, POD_DISRUPTION_BUDGETS, ResourceType};
+use steersman_objects::{CollectorFinalizers, JOB_TRACKING};
+use steersman_values::resource::{NODES, ResourceType};
 use steersman_why::{Code, Doc, Explanation, Reason, World, warning};
 
-use super::snapshot;
+use super::{drain, snapshot};
 use crate::{garbagecollector, job, persistentvolume, protection};
 
 /// Finalizers of other components, by their start, and the component.
@@ -85,7 +85,10 @@ pub(super) fn explain(world: &World, of: &ResourceType, doc: &Doc, answer: &mut 
     }
     let finalizers = doc.texts("/metadata/finalizers");
     if of == &NODES {
-        blocking_budgets(world, doc, answer);
+        drain::explain(world, doc, &finalizers, answer);
+    }
+    if of.kind == drain::NODE_CLAIM {
+        drain::follow_node(world, doc, answer);
     }
     let is_pod = of.group.is_empty() && of.plural == "pods";
     // The finalizers of a pod go after its containers.
@@ -98,36 +101,6 @@ pub(super) fn explain(world: &World, of: &ResourceType, doc: &Doc, answer: &mut 
     if !is_pod && finalizers.is_empty() && !is_namespace {
         let message = "no finalizer is left, and the API server removes the object";
         answer.add(Reason::new(Code::GracePeriod, "kube-apiserver", message).since(deleted));
-    }
-}
-
-/// Follows the budgets that allow no disruption of pods on a node: a program that drains it waits for them.
-fn blocking_budgets(world: &World, node: &Doc, answer: &mut Explanation) {
-    let budgets = world.list(&POD_DISRUPTION_BUDGETS, "").unwrap_or_default();
-    let closed = budgets
-        .iter()
-        .filter(|budget| budget.number("/status/disruptionsAllowed") == 0);
-    let closed: Vec<&Doc> = closed.collect();
-    if closed.is_empty() {
-        return;
-    }
-    let pods = world.pods_on(node.name()).unwrap_or_default();
-    for budget in closed {
-        let Some(selector) = budget
-            .view::<PodDisruptionBudget>()
-            .and_then(|view| view.spec.selector.clone().ok())
-        else {
-            continue;
-        };
-        let covers = |pod: &&Doc| {
-            pod.namespace() == budget.namespace()
-                && pod
-                    .view::<Pod>()
-                    .is_some_and(|pod| selector.matches(&pod.meta.labels))
-        };
-        if pods.iter().any(covers) {
-            answer.follow(world.explain(&POD_DISRUPTION_BUDGETS, budget));
-        }
     }
 }
 
@@ -230,19 +203,20 @@ fn other(world: &World, doc: &Doc, name: &str, answer: &mut Explanation) {
     }
     // The program runs, and says why it keeps the finalizer.
     let said = warning(world, doc, &[]).filter(|event| event.at >= since);
-    let who = match said {
-        Some(event) => {
-            message = format!(
-                "{message}; {}: {}: {}",
-                event.from,
-                event.reason,
-                event.message.trim()
-            );
-            format!("owner of the object, by these words; or {who}")
-        }
-        None => {
-            format!("{who}; if that program is gone, owner of the object (remove the finalizer)")
-        }
+    if let Some(event) = &said {
+        message = format!(
+            "{message}; {}: {}: {}",
+            event.from,
+            event.reason,
+            event.message.trim()
+        );
+    }
+    let who = if answer.has(Code::DrainHeld) || answer.has(Code::DisruptionBlocked) {
+        "see the pods that hold the drain of the node".to_owned()
+    } else if said.is_some() {
+        format!("owner of the object, by these words; or {who}")
+    } else {
+        format!("{who}; if that program is gone, owner of the object (remove the finalizer)")
     };
     answer.add(
         Reason::new(Code::ForeignFinalizer, by, message)

@@ -10,9 +10,14 @@ mod account;
 mod ask;
 mod conversion;
 mod deletion;
+mod drain;
+mod foreign;
+mod grants;
 mod ingress;
 mod injected;
+mod issued;
 mod limit_range;
+mod missing;
 mod snapshot;
 mod stuck;
 mod webhook;
@@ -24,7 +29,7 @@ use steersman_values::resource::{
     HORIZONTAL_POD_AUTOSCALERS, LEASES, NAMESPACES, NODES, PERSISTENT_VOLUME_CLAIMS,
     PERSISTENT_VOLUMES, ResourceType, SERVICE_ACCOUNTS,
 };
-use steersman_why::{Code, Doc, Explanation, Known, Reason, Subject, World, keys, pod, warning};
+use steersman_why::{Code, Doc, Explanation, Known, Reason, Subject, World, keys, pod};
 
 use crate::{
     attachdetach, certificates, cronjob, daemonset, deployment, disruption, endpointslice,
@@ -212,6 +217,7 @@ pub fn explain(world: &World, of: &ResourceType, doc: &Doc) -> Explanation {
     conversion::follow(world, &mut answer);
     injected::name_injectors(world, of, doc, &mut answer);
     limit_range::name_defaults(world, doc.namespace(), &mut answer);
+    missing::name_existing(world, of, &mut answer);
     answer.sorted()
 }
 
@@ -259,7 +265,7 @@ fn by_kind(world: &World, of: &ResourceType, doc: &Doc, answer: &mut Explanation
             certificates::explain::explain(world, doc, answer)
         }
         ("networking.k8s.io", "ingresses") => ingress::explain(world, doc, answer),
-        _ if controllers(of).is_empty() => answer.reasons.extend(reported(world, doc)),
+        _ if controllers(of).is_empty() => foreign::explain(world, of, doc, answer),
         _ => {}
     }
 }
@@ -284,16 +290,6 @@ fn storage_driver(world: &World, doc: &Doc, answer: &mut Explanation) {
             reason.who = format!("owner of DaemonSet {set} (tolerations, node selector)");
         }
     }
-}
-
-/// The last Warning about an object of a kind that no controller of this manager handles.
-fn reported(world: &World, doc: &Doc) -> Option<Reason> {
-    let event = warning(world, doc, &[])?;
-    let message = format!("{}: {}", event.reason, event.message.trim());
-    let mut reason = Reason::new(Code::ReportedElsewhere, event.from, message).since(event.first);
-    reason.last_try = event.at;
-    reason.attempts = event.count;
-    Some(reason)
 }
 
 fn node(world: &World, doc: &Doc, answer: &mut Explanation) {

@@ -198,6 +198,8 @@ impl Stage {
             "horizontalpodautoscalers",
             "poddisruptionbudgets",
             "configmaps",
+            "nodes",
+            "httproutes",
         ];
         let objects = plurals
             .iter()

@@ -4,6 +4,7 @@ mod batch;
 mod blind;
 mod blind_eighth;
 mod blind_fifth;
+mod blind_ninth;
 mod blind_seventh;
 mod blind_sixth;
 mod deletion;
@@ -16,7 +17,7 @@ use crate::Story;
 
 /// All stories, sorted by their question.
 pub fn all() -> Vec<&'static Story> {
-    let groups: [&[Story]; 11] = [
+    let groups: [&[Story]; 12] = [
         workloads::STORIES,
         deletion::STORIES,
         batch::STORIES,
@@ -28,6 +29,7 @@ pub fn all() -> Vec<&'static Story> {
         blind_sixth::STORIES,
         blind_seventh::STORIES,
         blind_eighth::STORIES,
+        blind_ninth::STORIES,
     ];
     let mut all: Vec<&Story> = groups.into_iter().flatten().collect();
     all.sort_by_key(|story| story.question);

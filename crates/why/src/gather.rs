@@ -160,7 +160,10 @@ impl ClientReader {
                 )
             }
             Err(Failed::Request(error)) if error.is_not_found() => Loaded::Absent,
-            Err(Failed::Request(error)) if error.is_forbidden() => Loaded::Denied,
+            // With a guard, the caller has the right, and the account of the manager lacks it.
+            Err(Failed::Request(error)) if error.is_forbidden() && self.guard.is_none() => {
+                Loaded::Denied
+            }
             Err(Failed::Request(error)) => Loaded::Failed(error.to_string()),
             Err(Failed::Decode(error)) => Loaded::Failed(error.to_string()),
         }

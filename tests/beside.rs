@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use serde_json::{Value, json};
 use steersman_devcluster::DevCluster;
 use steersman_devcluster::faults::Matcher;
@@ -165,7 +166,19 @@ async fn shadow_starts_anew_with_the_present_manager() {
     let path = cluster.path("leases", "kube-system", "kube-controller-manager");
     let second = json!({"spec": {"holderIdentity": "second"}});
     cluster.patch(&path, second).await.unwrap();
-    let (code, text, log) = shadow.await.unwrap();
+    // Only a manager that renews its Lease has left out a write.
+    let renewals = async {
+        loop {
+            let renewed = json!({"spec": {"renewTime": format!("{:.6}", Timestamp::now())}});
+            cluster.patch(&path, renewed).await.unwrap();
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
+    };
+    let ended = tokio::select! {
+        ended = shadow => ended,
+        () = renewals => unreachable!(),
+    };
+    let (code, text, log) = ended.unwrap();
     assert_eq!(code, Some(1), "{text}\n{log}");
     assert!(
         log.contains("The present manager has a new leader."),

@@ -244,3 +244,35 @@ def below_its_minimum(world):
     old = {name: sizes()[name] for name in before}
     total = sum(old.values())
     return total < 4, f"sizes of the old ReplicaSets with 6 replicas and maxUnavailable 2: {old}, {total} in all"
+
+
+@case("replicaset-deletes-a-namesake")
+def namesake(world):
+    space = world.namespace()
+    sets = "/apis/apps/v1/namespaces/shop/replicasets"
+    # The limit of requests makes the deletion of 100 pods last ten seconds, as upstream's default does with 200.
+    world.start_manager("replicaset-controller", "--kube-api-qps=10", "--kube-api-burst=10")
+    web = {"app": "web"}
+
+    def count():
+        return len(world.all(f"{space}/pods?labelSelector=app=web"))
+
+    # The deletions have no order, so the pod with the name may be among the first.
+    for at in range(4):
+        name = f"one-{at}"
+        world.create(f"{space}/pods", pod(name, labels=web))
+        world.create(sets, {"metadata": {"name": "web"}, "spec": {
+            "replicas": 100, "selector": {"matchLabels": web}, "template": {"metadata": {"labels": web}, "spec": pod("x")["spec"]}}})
+        world.until("the ReplicaSet has 100 pods", 90, lambda: world.get(f"{sets}/web")["status"].get("replicas") == 100)
+        world.patch(f"{sets}/web", {"spec": {"replicas": 0}})
+        world.until("the deletion is under way", 30, lambda: count() < 95)
+        other = None
+        if world.get(f"{space}/pods/{name}") is not None:
+            world.delete(f"{space}/pods/{name}", gracePeriodSeconds=0)
+            other = world.create(f"{space}/pods", pod(name, labels={"app": "other"}))
+        world.until("all pods of the ReplicaSet are gone", 60, lambda: count() == 0)
+        world.pause(2)
+        if other and world.get(f"{space}/pods/{name}") is None:
+            return True, f"the other pod with the name is gone, in round {at + 1}"
+        world.delete(f"{sets}/web")
+    return False, "the other pod with the name is there, in four rounds"

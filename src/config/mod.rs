@@ -272,7 +272,8 @@ impl Config {
         self.options.list("emulated-version").is_empty()
     }
 
-    /// The same settings for a manager whose API server has this release.
+    /// The same settings for a manager whose API server has this release. `steersman dev` knows it before the start.
+    #[cfg(feature = "dev")]
     pub(crate) fn beside(self, server: Release) -> Result<Self, Vec<ConfigError>> {
         if self.follows_server() {
             self.following(server)

@@ -14,6 +14,9 @@ use super::rates;
 use super::shared;
 use super::status::{ABLE_TO_SCALE, SCALING_ACTIVE, SCALING_LIMITED};
 
+/// The actors for pods without metrics, as long as no other cause is known.
+const NO_METRICS: &str = "operator of the metrics API, or wait until the pods are ready";
+
 /// The window of a scale-down in seconds, without one in the spec and the flag
 /// `--horizontal-pod-autoscaler-downscale-stabilization`. The flag itself is unknown here: the explanation
 /// may run in another process than the controller.
@@ -132,6 +135,12 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
         let target = world.explain(of, target);
         // Only a target with a problem of its own is worth following.
         if target.is_stuck() {
+            // Pods that do not run have no metrics.
+            for reason in &mut answer.reasons {
+                if reason.who == NO_METRICS {
+                    reason.who = format!("see {about}");
+                }
+            }
             answer.follow(target);
         }
     }
@@ -205,7 +214,7 @@ fn active(
             let who = if why == "FailedGetExternalMetric" {
                 "operator of the external metrics API, source of the metric, or owner of the autoscaler"
             } else {
-                "operator of the metrics API, or wait until the pods are ready"
+                NO_METRICS
             };
             (Code::MetricsFailed, who.to_owned())
         }

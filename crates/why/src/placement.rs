@@ -1,6 +1,8 @@
 //! The part of a pod's spec that the scheduler's message is about. The message counts nodes, and names
 //! neither the labels nor the amounts that the pod asks for.
 
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 use steersman_objects::Node;
 use steersman_objects::scheduling::{Comparisons, Constraints, untolerated};
@@ -12,8 +14,18 @@ use crate::{Doc, World};
 /// The end of a demand for an extended resource without a node that offers it.
 pub(crate) const NO_PLUGIN: &str = ", which no device plugin reports on any node";
 
+/// The start of the end of a demand that no node can fulfil.
+pub(crate) const TOO_LARGE: &str = ", and the largest node has ";
+
 /// Names of nodes in one sentence.
 const NAMES: usize = 5;
+
+/// Taints in one sentence.
+const TAINTS: usize = 4;
+
+/// The taint of a node that waits for its cloud.
+/// Upstream: `TaintExternalCloudProvider`.
+const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 
 /// The demands of `pod` that the scheduler's `message` is about, each as the end of a sentence. A node
 /// that the caller may not read is no proof of anything.
@@ -26,6 +38,9 @@ pub(crate) fn demands(world: &World, pod: &Doc, message: &str) -> Vec<String> {
     if message.contains("topology spread constraints") {
         let is_tainted = message.contains("untolerated taint");
         found.extend(spread(pod, is_tainted, nodes));
+    }
+    if message.contains("untolerated taint") {
+        found.extend(nodes.and_then(|nodes| taints(pod, nodes)));
     }
     found.extend(insufficient(message).filter_map(|resource| amount(pod, resource, nodes)));
     found
@@ -130,22 +145,62 @@ fn tainted(pod: &Doc, key: &str, nodes: Option<&[Doc]>) -> String {
     let (Some(nodes), Ok(constraints)) = (nodes, constraints) else {
         return TEXT.to_owned();
     };
-    let is_tainted = |node: &&Doc| {
-        let Some(view) = node.view::<Node>() else {
-            return false;
-        };
-        let hard = view.spec.taints.iter();
-        let hard = hard.filter(|taint| *taint.effect != *"PreferNoSchedule");
-        node.label(key).is_some()
-            && constraints.selects(&view)
-            && untolerated(hard, &constraints.tolerations, Comparisons::Disabled).is_some()
-    };
+    let is_tainted =
+        |node: &&Doc| node.label(key).is_some() && repelling(&constraints, node).is_some();
     let names: Vec<&str> = nodes.iter().filter(is_tainted).map(Doc::name).collect();
+    if names.is_empty() {
+        return String::new();
+    }
+    format!("{TEXT}: {}", listed(&names))
+}
+
+/// The taints that keep the pod from nodes that its selector admits, each with its nodes.
+fn taints(pod: &Doc, nodes: &[Doc]) -> Option<String> {
+    let constraints = Constraints::of_pod(pod.value().to_string().as_bytes()).ok()?;
+    let mut nodes_of: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+    for node in nodes {
+        if let Some(taint) = repelling(&constraints, node) {
+            nodes_of.entry(taint).or_default().push(node.name());
+        }
+    }
+    let texts = nodes_of.iter().take(TAINTS).map(|(taint, nodes)| {
+        let remover = if taint.starts_with(UNINITIALIZED) {
+            "; the cloud controller manager removes it"
+        } else {
+            ""
+        };
+        format!("{taint} ({}{remover})", listed(nodes))
+    });
+    let text = texts.collect::<Vec<_>>().join(", ");
+    match nodes_of.len().saturating_sub(TAINTS) {
+        _ if nodes_of.is_empty() => None,
+        0 => Some(format!("the pod does not tolerate {text}")),
+        more => Some(format!(
+            "the pod does not tolerate {text}, and {more} more taints"
+        )),
+    }
+}
+
+/// The first taint of `node` that keeps a pod away, in the syntax of `kubectl taint`. `None` if the node has none,
+/// or if the selector of the pod excludes the node.
+fn repelling(constraints: &Constraints, node: &Doc) -> Option<String> {
+    let view = node.view::<Node>()?;
+    let hard = view.spec.taints.iter();
+    let hard = hard.filter(|taint| *taint.effect != *"PreferNoSchedule");
+    let taint = untolerated(hard, &constraints.tolerations, Comparisons::Disabled)
+        .filter(|_| constraints.selects(&view))?;
+    Some(match &*taint.value {
+        "" => format!("{}:{}", taint.key, taint.effect),
+        value => format!("{}={value}:{}", taint.key, taint.effect),
+    })
+}
+
+/// The first of `names`, and the number of the others.
+fn listed(names: &[&str]) -> String {
     let shown = names.iter().take(NAMES).copied().collect::<Vec<_>>();
     match names.len().saturating_sub(NAMES) {
-        _ if names.is_empty() => String::new(),
-        0 => format!("{TEXT}: {}", shown.join(", ")),
-        more => format!("{TEXT}: {} and {more} more", shown.join(", ")),
+        0 => shown.join(", "),
+        more => format!("{} and {more} more", shown.join(", ")),
     }
 }
 
@@ -159,7 +214,7 @@ fn amount(pod: &Doc, resource: &str, nodes: Option<&[Doc]>) -> Option<String> {
         .reduce(|one, other| if one < other { other } else { one });
     let ends = match largest {
         Some(largest) if largest < asked => {
-            format!(", and the largest node has {}", largest.canonical())
+            format!("{TOO_LARGE}{}", largest.canonical())
         }
         None if nodes.is_some() && resource.contains('/') => NO_PLUGIN.to_owned(),
         None if nodes.is_some() => ", which no node has".to_owned(),
@@ -276,6 +331,32 @@ mod tests {
     }
 
     #[test]
+    fn taints_are_told_with_the_nodes_that_the_selector_admits() {
+        let message = "0/5 nodes are available: 4 node(s) had untolerated taint(s).";
+        let node = |name: &str, pool: &str, key: &str, effect: &str| {
+            json!({
+                "metadata": {"name": name, "labels": {"pool": pool}}, "spec": {"taints": [{"key": key, "effect": effect, "value": "x"}]},
+            })
+        };
+        let nodes = json!([
+            node("a", "web", "dedicated", "NoSchedule"),
+            node("b", "web", "dedicated", "NoSchedule"),
+            node("c", "web", "soft", "PreferNoSchedule"),
+            node("d", "batch", "other", "NoSchedule"),
+            node("e", "web", UNINITIALIZED, "NoSchedule"),
+            node("f", "web", "known", "NoSchedule"),
+        ]);
+        let spec = json!({"nodeSelector": {"pool": "web"}, "tolerations": [{"key": "known", "operator": "Exists"}]});
+        assert_eq!(
+            told(Some(nodes), &spec, message),
+            "the pod does not tolerate dedicated=x:NoSchedule (a, b), \
+             node.cloudprovider.kubernetes.io/uninitialized=x:NoSchedule (e; the cloud controller manager removes it)"
+        );
+        // Unread nodes prove nothing.
+        assert_eq!(told(None, &spec, message), "");
+    }
+
+    #[test]
     fn a_request_is_told_beside_the_largest_node() {
         let container =
             |cpu: &str| json!({"resources": {"requests": {"cpu": cpu, "example.com/gpu": "1"}}});
@@ -328,9 +409,9 @@ mod tests {
         ]));
         let mut of_pool = hard.clone();
         of_pool["nodeSelector"] = json!({"pool": "web"});
-        assert!(
-            told(nodes.clone(), &of_pool, message).ends_with("(nodeTaintsPolicy Ignore): hard")
-        );
+        assert!(told(nodes.clone(), &of_pool, message).ends_with(
+            "(nodeTaintsPolicy Ignore): hard; the pod does not tolerate dedicated:NoSchedule (hard)"
+        ));
         of_pool["tolerations"] = json!([{"operator": "Exists"}]);
         assert_eq!(told(nodes, &of_pool, message), asks);
         let spread = message.split(", ").last().unwrap();

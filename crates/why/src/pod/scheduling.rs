@@ -47,12 +47,19 @@ pub(super) fn unscheduled(world: &World, doc: &Doc, answer: &mut Explanation) {
             let lacks_plugin = demands
                 .iter()
                 .any(|demand| demand.ends_with(placement::NO_PLUGIN));
+            let is_too_large = demands
+                .iter()
+                .any(|demand| demand.contains(placement::TOO_LARGE));
             let who = match only {
                 _ if lacks_plugin => {
                     "administrator of the nodes (the device plugin), or owner of the pod template"
                         .to_owned()
                 }
                 _ if answer.causes().count() > known => "see the other causes".to_owned(),
+                _ if is_too_large => {
+                    "owner of the pod template (resources.requests), or administrator of the nodes (a larger one)"
+                        .to_owned()
+                }
                 _ if room.as_ref().is_some_and(|room| !room.who.is_empty()) => room
                     .as_ref()
                     .map(|room| room.who.clone())

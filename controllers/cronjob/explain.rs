@@ -113,7 +113,7 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
         Action::Start(_) => {}
     }
     follow(world, doc, &cron_job, &draft, answer);
-    // A run that cannot work never ends, whatever replaces it.
+    // A run that cannot work is the cause itself. Its replacement changes nothing.
     if !answer.is_stuck() {
         answer
             .reasons

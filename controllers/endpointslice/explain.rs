@@ -167,7 +167,7 @@ fn endpoints(world: &World, doc: &Doc, service: &Service, answer: &mut Explanati
     }
 }
 
-/// Adds the slice that somebody made for a Service without a selector, if the label is missing that
+/// Adds a slice made by hand for a Service without a selector, if the label is missing that
 /// says so. Slices that belong to another Service are no candidates. A candidate has the name of
 /// the Service as a label whose key ends with `service-name`, or as the start of its own name.
 fn unlabelled(doc: &Doc, slices: &[Doc], answer: &mut Explanation) {

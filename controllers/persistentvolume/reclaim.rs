@@ -51,7 +51,7 @@ pub(super) enum DeleteError {
 impl Binder {
     /// Follows the reclaim policy of a volume whose claim is gone.
     ///
-    /// Upstream: `reclaimVolume`. A migrated volume is left to its external provisioner, whatever its
+    /// Upstream: `reclaimVolume`. A migrated volume is left to its external provisioner under any
     /// policy.
     pub(super) async fn reclaim(
         self: &Arc<Self>,

@@ -76,8 +76,8 @@ enum Change {
 impl Recycling<'_> {
     /// Runs `pod` until it ends, and deletes it.
     ///
-    /// Upstream: `internalRecycleVolumeByWatchingPodUntilCompletion`. The pod is deleted whatever its
-    /// end.
+    /// Upstream: `internalRecycleVolumeByWatchingPodUntilCompletion`. The pod is deleted after
+    /// either end.
     pub(super) async fn run(&self, pod: &Value) -> Result<(), RecycleError> {
         let text = |member: &str| pod["metadata"][member].as_str().unwrap_or_default();
         let namespace = text("namespace");

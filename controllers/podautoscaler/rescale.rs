@@ -82,7 +82,7 @@ impl Scaled {
         let mut attempt = 1;
         loop {
             match scale.resize(client, target, replicas).await {
-                // A conflict means that somebody changed the target after the read, perhaps even its size.
+                // A conflict means that the target changed after the read, perhaps even its size.
                 // Upstream writes the decided size all the same.
                 Err(error) if error.is_conflict() && attempt < ATTEMPTS => {}
                 result => return result,

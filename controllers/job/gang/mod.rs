@@ -33,7 +33,7 @@ pub(super) enum Gang {
     /// One by one, because of the shape of the Job. Its pods start independently of each other, or its
     /// template has a group already.
     Apart,
-    /// One by one, although the shape of the Job is that of a gang. Somebody else made these objects. A guess
+    /// One by one, although the shape of the Job is that of a gang. Another party made these objects. A guess
     /// could mix two gangs, so the Job runs as without the gate.
     Prevented(Obstacle),
     /// One by one, since the Job had begun before it could get a Workload. A part of its pods may run, and a

@@ -16,6 +16,7 @@ import os
 import pathlib
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tarfile
@@ -378,6 +379,31 @@ class NpmPackages(Packed):
             running.terminate()
             self.assertEqual(running.stdout.read(), "ended\n")
             self.assertEqual(running.wait(timeout=30), 3)
+
+    def test_a_signal_at_the_start_of_the_program_ends_both(self):
+        program = self.installed()
+        signals = self.scratch / "signals.js"
+        signals.write_text(
+            'const processes = require("node:child_process");\n'
+            "const { spawn } = processes;\n"
+            "processes.spawn = (...given) => {\n"
+            "  const child = spawn(...given);\n"
+            '  process.kill(process.pid, "SIGTERM");\n'
+            "  return child;\n"
+            "};\n"
+        )
+        with subprocess.Popen(
+            [program, "wait"], stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True, start_new_session=True,
+            env={**os.environ, "NODE_OPTIONS": f"--require={signals}"},
+        ) as running:
+            try:
+                # The program ends by its handler, or by the signal if that came first.
+                self.assertIn(running.wait(timeout=30), (3, 128 + signal.SIGTERM))
+            except AssertionError:
+                os.killpg(running.pid, signal.SIGKILL)
+                raise
+            # The pipe ends with the program.
+            running.stdout.read()
 
     def test_npm_packs_the_packages_without_a_change(self):
         if not shutil.which("npm"):

@@ -14,9 +14,10 @@ try {
   console.error(`steersman: ${error.message}`);
   process.exit(1);
 }
+// The handlers stand before the program runs: a signal in between would end the launcher alone. They run
+// on the event loop, so `child` is set by then.
+for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) process.on(signal, () => child.kill(signal));
 const child = spawn(program, process.argv.slice(2), { stdio: "inherit" });
-const signals = ["SIGINT", "SIGTERM", "SIGHUP"];
-for (const signal of signals) process.on(signal, () => child.kill(signal));
 child.on("error", (error) => {
   console.error(`steersman: cannot start ${program}: ${error.message}`);
   process.exit(1);

@@ -572,10 +572,8 @@ mod tests {
     /// Upstream: `TestNoCloudProviderControllerStarted`.
     #[test]
     fn controllers_of_clouds_exist_only_by_name() {
-        let (skipping, warning) = (
-            "Skipping a cloud provider controller",
-            "Warning: skipping controller",
-        );
+        let skipping = "Skipping a cloud provider controller";
+        let warning = "Warning: skipping controller";
         let disabled = "Warning: controller is disabled";
         let lifecycle = "cloud-node-lifecycle-controller";
         let route = "node-route-controller";

@@ -211,7 +211,8 @@ async fn losing_the_lease_ends_the_manager_at_once() {
 async fn a_refused_read_of_the_lease_is_reported() {
     let cluster = cluster();
     let mut forbidden = Status::internal("");
-    (forbidden.code, forbidden.reason) = (403, "Forbidden");
+    forbidden.code = 403;
+    forbidden.reason = "Forbidden";
     forbidden.message = "leases \"kube-controller-manager\" is forbidden".to_owned();
     cluster
         .faults()

@@ -317,7 +317,10 @@ impl Shared {
             return Ok(());
         }
         let report = self.world().actual.report(name);
-        let (Some(report), Some(node)) = (report, self.node(name)) else {
+        let Some(report) = report else {
+            return Ok(());
+        };
+        let Some(node) = self.node(name) else {
             return Ok(());
         };
         if !is_shown(&node, &report) {

@@ -108,7 +108,8 @@ impl Times {
         // A gap that was longer than the estimate leaves no time, and then no run is due.
         let mut time = None;
         while let Some(next) = schedule.next(from).filter(|next| *next <= now) {
-            (from, time) = (next, Some(next));
+            from = next;
+            time = Some(next);
         }
         let missed = if missed > MANY {
             Missed::Many

@@ -193,7 +193,9 @@ impl Decision<'_> {
                 None => *first = Some(*pod),
             }
         }
-        if let (Some(new), Some(old)) = (new, old) {
+        if let Some(new) = new
+            && let Some(old) = old
+        {
             let min_ready_seconds = self.ds.spec.min_ready_seconds;
             if !old.is_ready() || new.is_available(min_ready_seconds, self.now) {
                 self.delete(old);

@@ -162,7 +162,8 @@ impl DaemonSetSyncer {
         old: &[Arc<ControllerRevision>],
     ) -> Result<Option<Updated>, SyncError> {
         let ds = owner.object;
-        let (now, instant) = (self.clock.now(), Instant::now());
+        let now = self.clock.now();
+        let instant = Instant::now();
         let mut managed = self.failed_pods.of(ds, |backoffs| {
             manage::decide(ds, layout, current, backoffs, now, instant)
         });

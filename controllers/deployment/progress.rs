@@ -179,10 +179,10 @@ fn has_progressed(before: &DeploymentStatus, after: &DeploymentStatus) -> bool {
 
 /// Upstream: `DeploymentTimedOut`. A missing condition gives no time to count from.
 fn has_timed_out(d: &Deployment, status: &DeploymentStatus, now: Timestamp) -> bool {
-    let (Some(deadline), Some(current)) = (
-        deadline(d),
-        conditions::find(&status.conditions, PROGRESSING),
-    ) else {
+    let Some(deadline) = deadline(d) else {
+        return false;
+    };
+    let Some(current) = conditions::find(&status.conditions, PROGRESSING) else {
         return false;
     };
     match current.reason.as_str() {

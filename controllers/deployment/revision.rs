@@ -40,7 +40,8 @@ pub(super) fn last<'a>(sets: impl IntoIterator<Item = &'a Arc<ReplicaSet>>) -> i
     let mut second = 0;
     for revision in sets.into_iter().filter_map(|rs| revision(rs)) {
         if revision >= highest {
-            (highest, second) = (revision, highest);
+            second = highest;
+            highest = revision;
         } else {
             second = second.max(revision);
         }

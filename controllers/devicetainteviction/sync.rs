@@ -181,7 +181,9 @@ impl Shared {
         let client = &self.evictor.client;
         let answer = client.apply(target, NAME, &configuration).await?;
         // An answer that cannot be read only costs a repeated update later.
-        if let (Some(written), Ok(live)) = (&self.rules_cache, Identity::decode(&answer)) {
+        if let Some(written) = &self.rules_cache
+            && let Ok(live) = Identity::decode(&answer)
+        {
             written.wrote_at(&RuleRef::of(rule), live.resource_version);
         }
         Ok(())

@@ -110,7 +110,9 @@ impl Tracker {
         new: Option<&Arc<DeviceTaintRule>>,
         now: Timestamp,
     ) -> Vec<Arc<ResourceClaim>> {
-        if let (Some(old), None) = (old, new) {
+        if let Some(old) = old
+            && new.is_none()
+        {
             // The only place that forgets a count, so the map stays as small as the list of rules.
             self.evicted.remove(&old.meta.uid);
         }

@@ -139,8 +139,10 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
 fn overlap(world: &World, doc: &Doc, pods: &[Arc<Pod>], answer: &mut Explanation) {
     let all = world.list(&POD_DISRUPTION_BUDGETS, doc.namespace());
     for other in all.unwrap_or_default() {
-        let view = other.view::<PodDisruptionBudget>();
-        let (Some(view), true) = (view, other.name() != doc.name()) else {
+        if other.name() == doc.name() {
+            continue;
+        }
+        let Some(view) = other.view::<PodDisruptionBudget>() else {
             continue;
         };
         let Ok(selector) = &view.spec.selector else {

@@ -38,9 +38,8 @@ const DISRUPTION_TARGET: &str = "DisruptionTarget";
 pub(super) fn stale_after(pod: &Pod, now: Timestamp) -> Option<Duration> {
     let details = pod.details();
     // The view keeps the document of exactly the pods whose condition may become stale.
-    let (Some(condition), Some(_)) = (&details.disruption, &details.disrupted) else {
-        return None;
-    };
+    let condition = details.disruption.as_ref()?;
+    details.disrupted.as_ref()?;
     // Without a time the condition counts as very old, as Go's zero time does.
     let time = condition
         .0

@@ -233,7 +233,8 @@ impl Graph {
         let node = self.node_mut(slot);
         // A deletion is final, so the flag never returns to false.
         node.being_deleted |= meta.is_terminating();
-        (node.version, node.finalizers) = (meta.resource_version, meta.finalizers);
+        node.version = meta.resource_version;
+        node.finalizers = meta.finalizers;
         self.start_deletion(slot, old, meta, &mut effects);
         effects
     }
@@ -294,7 +295,8 @@ impl Graph {
         {
             let incarnation = self.next_incarnation();
             let node = self.node_mut(slot);
-            (node.coordinates, node.incarnation) = (other, incarnation);
+            node.coordinates = other;
+            node.incarnation = incarnation;
             effects.delete_later.push(node.key());
         }
         effects
@@ -520,7 +522,8 @@ impl Graph {
                 self.node(slot).incarnation
             };
             let node = self.node_mut(slot);
-            (node.coordinates, node.incarnation) = (observed, incarnation);
+            node.coordinates = observed;
+            node.incarnation = incarnation;
         }
         self.node_mut(slot).is_virtual = false;
     }

@@ -81,7 +81,9 @@ impl Indexes {
         let mut ours = &self.0[..];
         let mut theirs = &other.0[..];
         let mut result = Self::default();
-        while let (Some(a), Some(b)) = (ours.first(), theirs.first()) {
+        while let Some(a) = ours.first()
+            && let Some(b) = theirs.first()
+        {
             let next = if a.first < b.first {
                 &mut ours
             } else {
@@ -127,7 +129,9 @@ impl Indexes {
         let mut ours = &self.0[..];
         let mut theirs = &other.0[..];
         let mut common = 0;
-        while let (Some(a), Some(b)) = (ours.first(), theirs.first()) {
+        while let Some(a) = ours.first()
+            && let Some(b) = theirs.first()
+        {
             common += (a.last.min(b.last) - a.first.max(b.first) + 1).max(0);
             if a.last <= b.last {
                 ours = &ours[1..];

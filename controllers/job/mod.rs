@@ -155,7 +155,8 @@ fn parts(ctx: &ControllerContext) -> Result<Parts, InitError> {
             source: Box::new(source),
         })?;
     // Two queues, as upstream: a pod without a Job has no key of a Job.
-    let (queue, orphans) = (queue(ctx, "job"), queue(ctx, "job_orphan_pod"));
+    let orphans = queue(ctx, "job_orphan_pod");
+    let queue = queue(ctx, "job");
     let mut keyed = Keyed::<Job>::over(ctx, NAME, queue.clone());
     let jobs = keyed.objects().clone();
     let pods = ctx.informers.shared::<Pod>();

@@ -178,8 +178,9 @@ impl Report {
             if known["status"] != state {
                 known["lastTransitionTime"] = time.clone();
             }
-            (known["status"], known["reason"], known["message"]) =
-                (json!(state), json!(reason), json!(message));
+            known["status"] = json!(state);
+            known["reason"] = json!(reason);
+            known["message"] = json!(message);
             changed = true;
         }
         changed

@@ -163,7 +163,8 @@ impl Health {
 
     /// Notes a sign of life. Also used for all nodes at the end of a full disruption.
     pub(super) fn live_at(&mut self, now: Instant) {
-        (self.probed_at, self.silent_before) = (now, Duration::ZERO);
+        self.probed_at = now;
+        self.silent_before = Duration::ZERO;
     }
 
     /// Whether the node has been silent for longer than its grace period. A node without the

@@ -326,7 +326,10 @@ impl Binder {
     ) -> Result<Option<Arc<PersistentVolumeClaim>>, SyncError> {
         let bound = volume.spec.claim_ref.as_ref();
         // The caller has checked both.
-        let (Some(key), Some(uid)) = (claim_of(volume), bound.and_then(VolumeClaimRef::uid)) else {
+        let Some(key) = claim_of(volume) else {
+            return Ok(None);
+        };
+        let Some(uid) = bound.and_then(VolumeClaimRef::uid) else {
             return Ok(None);
         };
         let known = self.objects.caches.claims().get(&key);

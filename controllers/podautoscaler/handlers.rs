@@ -99,7 +99,8 @@ mod tests {
             let text = json!({"metadata": meta, "spec": spec}).to_string();
             Arc::new(HorizontalPodAutoscaler::decode(text.as_bytes()).unwrap())
         };
-        let (first, second) = (hpa(1), hpa(2));
+        let first = hpa(1);
+        let second = hpa(2);
         let added = Change::Added {
             object: &first,
             initial: false,

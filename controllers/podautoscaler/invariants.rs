@@ -15,7 +15,8 @@ pub(super) fn stays_within_limits(
     hpa: &HorizontalPodAutoscaler,
     size: i32,
 ) -> Result<(), Violation> {
-    let (min, max) = (hpa.spec.min_replicas.unwrap_or(1), hpa.spec.max_replicas);
+    let min = hpa.spec.min_replicas.unwrap_or(1);
+    let max = hpa.spec.max_replicas;
     let holds = (min.min(max)..=min.max(max)).contains(&size);
     Violation::unless(holds, LIMITS, || {
         format!("resize the target to {size}, of {min} to {max}")

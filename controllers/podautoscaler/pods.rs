@@ -108,10 +108,10 @@ impl Groups {
 fn is_unready(pod: &Pod, sample: &Sample, readiness: Readiness, now: Timestamp) -> bool {
     // A pod lacks both until the kubelet has looked at it.
     let mut conditions = pod.conditions.iter();
-    let (Some(ready), Some(started)) = (
-        conditions.find(|condition| condition.kind == *"Ready"),
-        pod.start_time.map(Timestamp::from),
-    ) else {
+    let Some(ready) = conditions.find(|condition| condition.kind == *"Ready") else {
+        return true;
+    };
+    let Some(started) = pod.start_time.map(Timestamp::from) else {
         return true;
     };
     let is_false = ready.status == *"False";

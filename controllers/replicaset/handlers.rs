@@ -177,7 +177,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn update_pods() {
-        let (foo, bar) = (json!({"foo": "bar"}), json!({"bar": "foo"}));
+        let foo = json!({"foo": "bar"});
+        let bar = json!({"bar": "foo"});
         let fixture = Fixture::new(&[("foobar", foo.clone()), ("barfoo", bar.clone())]).await;
         let queued = async |old: Arc<Pod>, new: Arc<Pod>| {
             fixture.handlers.pod_changed(&Change::Updated {

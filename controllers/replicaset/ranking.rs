@@ -149,7 +149,9 @@ fn merge_sort<T: Copy>(items: Vec<T>, mut compare: impl FnMut(&T, &T) -> Orderin
         let mut to = Vec::with_capacity(from.len());
         for run in from.chunks(2 * width) {
             let (mut left, mut right) = run.split_at(width.min(run.len()));
-            while let (Some(a), Some(b)) = (left.first(), right.first()) {
+            while let Some(a) = left.first()
+                && let Some(b) = right.first()
+            {
                 let first = if compare(b, a).is_lt() {
                     &mut right
                 } else {

@@ -32,8 +32,9 @@ fn template() -> Value {
 /// A pod with the labels of `web` and without an owner.
 fn loose_pod(name: &str) -> Value {
     let mut pod = template();
-    (pod["apiVersion"], pod["kind"], pod["metadata"]["name"]) =
-        (json!("v1"), json!("Pod"), json!(name));
+    pod["apiVersion"] = json!("v1");
+    pod["kind"] = json!("Pod");
+    pod["metadata"]["name"] = json!(name);
     pod
 }
 
@@ -195,7 +196,8 @@ async fn a_replica_set_and_a_replication_controller_of_one_name_keep_their_own_p
     world.restart(&[DESCRIPTOR, replicaset::DESCRIPTOR]).await;
     let rc = world.create(web(2)).await;
     let mut rs = web(3);
-    (rs["apiVersion"], rs["kind"]) = (json!("apps/v1"), json!("ReplicaSet"));
+    rs["apiVersion"] = json!("apps/v1");
+    rs["kind"] = json!("ReplicaSet");
     rs["spec"]["selector"] = json!({"matchLabels": {"app": "web"}});
     let rs = world.create(rs).await;
     world

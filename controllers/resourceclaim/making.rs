@@ -106,7 +106,7 @@ impl Shared {
             self.seen(&maker.key(), &claim.name);
             return Ok(Some(Sym::new(&made.meta.name)));
         }
-        if let (Holder::Pod(_), Holder::Group(_)) = (holder, maker) {
+        if matches!((holder, maker), (Holder::Pod(_), Holder::Group(_))) {
             // The change of the PodGroup's status brings the pod back.
             return Ok(None);
         }

@@ -214,8 +214,10 @@ impl Monitors {
         let replenisher = Arc::downgrade(&self.replenisher);
         let of = of.clone();
         monitor.informer().add_handler(move |change| {
-            let (Some(counts), Some(replenisher)) = (counts.upgrade(), replenisher.upgrade())
-            else {
+            let Some(counts) = counts.upgrade() else {
+                return;
+            };
+            let Some(replenisher) = replenisher.upgrade() else {
                 return;
             };
             // The number comes first, so that a sync at once sees it.

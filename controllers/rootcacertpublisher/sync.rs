@@ -112,7 +112,8 @@ impl Publisher {
     /// `map` with the published data and the description. All other fields stay as they are.
     fn completed(&self, mut map: Value) -> Value {
         // Objects in a list lack these two fields.
-        (map["apiVersion"], map["kind"]) = (json!("v1"), json!("ConfigMap"));
+        map["apiVersion"] = json!("v1");
+        map["kind"] = json!("ConfigMap");
         map["data"] = json!({ CA_KEY: self.bundle });
         let annotations = &mut map["metadata"]["annotations"];
         if !annotations.is_object() {

@@ -394,7 +394,8 @@ impl Work<'_> {
         status::complete(set, &mut status, controller.release);
         let error = self.write_status(&status).await.err();
         // Only one error can be returned; the first one is the cause.
-        if let (Some(_), Some(error)) = (&failure, &error)
+        if failure.is_some()
+            && let Some(error) = &error
             && !error.is_fenced()
         {
             tracing::error!(%error, "Could not update status");

@@ -247,7 +247,8 @@ impl Writer {
         }
         let mut failures = Vec::new();
         for new in claims::from_templates(of.set, ordinal) {
-            let (name, set) = (new.name, &of.set.meta.name);
+            let name = new.name;
+            let set = &of.set.meta.name;
             match self.claim(of, &name) {
                 // A terminating claim has its name until it is gone.
                 Some(claim) if claim.meta.is_terminating() => {

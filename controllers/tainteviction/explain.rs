@@ -18,7 +18,10 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
     let Some(found) = world.get(&NODES, "", node).found() else {
         return;
     };
-    let (Some(node), Some(pod)) = (found.view::<Node>(), doc.view::<Pod>()) else {
+    let Some(node) = found.view::<Node>() else {
+        return;
+    };
+    let Some(pod) = doc.view::<Pod>() else {
         return;
     };
     let taints: Vec<String> = no_execute(&node.spec.taints)

@@ -216,7 +216,8 @@ async fn nodes_above(world: &World) -> Value {
     world.create(node).await;
     let mut ds = web("DaemonSet");
     ds["spec"].as_object_mut().unwrap().remove("replicas");
-    (ds["metadata"]["uid"], ds["metadata"]["generation"]) = (json!("u"), json!(1));
+    ds["metadata"]["uid"] = json!("u");
+    ds["metadata"]["generation"] = json!(1);
     let toleration =
         json!({"key": "sla", "operator": "Gt", "value": "750", "effect": "NoSchedule"});
     ds["spec"]["template"]["spec"]["tolerations"] = json!([toleration]);

@@ -101,8 +101,9 @@ async fn a_deployment_does_not_wait_for_lost_writes() {
 async fn a_restored_pod_is_removed_again() {
     let mut world = world(podgc::DESCRIPTOR).await;
     let mut pod = template("one");
-    (pod["apiVersion"], pod["kind"], pod["metadata"]["name"]) =
-        (json!("v1"), json!("Pod"), json!("lost"));
+    pod["apiVersion"] = json!("v1");
+    pod["kind"] = json!("Pod");
+    pod["metadata"]["name"] = json!("lost");
     pod["spec"]["nodeName"] = json!("gone");
     world.create(pod).await;
     let backup = world.cluster.snapshot();

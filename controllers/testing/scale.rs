@@ -301,8 +301,9 @@ async fn five_hundred_orphans_are_adopted_with_one_live_read_of_the_owner() {
     let world = world(&[replicaset::DESCRIPTOR]).await;
     for n in 0..ORPHANS {
         let mut pod = template("one");
-        (pod["apiVersion"], pod["kind"], pod["metadata"]["name"]) =
-            (json!("v1"), json!("Pod"), json!(format!("pod-{n}")));
+        pod["apiVersion"] = json!("v1");
+        pod["kind"] = json!("Pod");
+        pod["metadata"]["name"] = json!(format!("pod-{n}"));
         world.create(pod).await;
     }
     world.create(replica_set(ORPHANS)).await;

@@ -346,8 +346,9 @@ async fn after_expectations_expired_pods_are_listed_live_before_the_next_creatio
         // From now on the cache also lacks writes of other clients.
         faults.stall_watches("pods");
         let mut pod = template("one");
-        (pod["apiVersion"], pod["kind"], pod["metadata"]["name"]) =
-            (json!("v1"), json!("Pod"), json!("created-by-a-user"));
+        pod["apiVersion"] = json!("v1");
+        pod["kind"] = json!("Pod");
+        pod["metadata"]["name"] = json!("created-by-a-user");
         let owner = world.find(kind.plural, "web").unwrap();
         let reference = json!([{"apiVersion": owner["apiVersion"], "kind": owner["kind"], "name": "web",
             "uid": owner["metadata"]["uid"], "controller": true}]);
@@ -531,7 +532,8 @@ async fn the_pod_garbage_collector_removes_each_pod_once() {
     let mut world = World::bare().await;
     let pod = |name: &str, finalizers: Value| {
         let mut pod = template("one");
-        (pod["apiVersion"], pod["kind"]) = (json!("v1"), json!("Pod"));
+        pod["apiVersion"] = json!("v1");
+        pod["kind"] = json!("Pod");
         pod["metadata"] = json!({"name": name, "finalizers": finalizers});
         pod["spec"]["nodeName"] = json!("gone");
         pod

@@ -209,7 +209,8 @@ impl World {
         self.cluster
             .allow(&user_name(INFORMERS), &watched_by(controllers));
         let context = configure(context(&self.clients, &self.clock));
-        (self.informers, self.registry) = (context.informers.clone(), context.registry.clone());
+        self.informers = context.informers.clone();
+        self.registry = context.registry.clone();
         self.controllers = run(controllers, &context).await;
     }
 
@@ -444,7 +445,8 @@ impl World {
 impl Drop for World {
     fn drop(&mut self) {
         self.check_rights();
-        let (found, expected) = (self.violations(), self.expected.lock().clone());
+        let found = self.violations();
+        let expected = self.expected.lock().clone();
         assert!(
             found == expected || std::thread::panicking(),
             "right decisions broke invariants: {found:?}"

@@ -32,7 +32,10 @@ pub(super) fn needs_cleanup(job: &Job) -> bool {
 
 /// The state of `job` at `now`.
 pub(super) fn expiry(job: &Job, now: Timestamp) -> Result<Expiry, NoFinishTime> {
-    let (Some(ttl), Some(end)) = (job.spec.ttl_seconds_after_finished, job.finished()) else {
+    let Some(ttl) = job.spec.ttl_seconds_after_finished else {
+        return Ok(Expiry::None);
+    };
+    let Some(end) = job.finished() else {
         return Ok(Expiry::None);
     };
     if job.meta.is_terminating() {

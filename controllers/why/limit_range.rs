@@ -13,7 +13,8 @@ pub(super) fn name_defaults(world: &World, namespace: &str, answer: &mut Explana
         let Some((resource, limit)) = exceeded(&reason.message) else {
             continue;
         };
-        let (resource, limit) = (resource.to_owned(), limit.to_owned());
+        let resource = resource.to_owned();
+        let limit = limit.to_owned();
         let Some(name) = with_default(world, namespace, &resource, &limit) else {
             continue;
         };

@@ -90,7 +90,10 @@ impl Caller {
     /// Whether the user may get the object, or all objects of the namespace if `name` is empty. A
     /// failed review is a refusal.
     pub(crate) async fn may_get(&self, of: &ResourceType, namespace: &str, name: &str) -> bool {
-        let (Access::Delegated(delegated), Some(user)) = (&*self.access, &self.user) else {
+        let Access::Delegated(delegated) = &*self.access else {
+            return true;
+        };
+        let Some(user) = &self.user else {
             return true;
         };
         if user.is_in(MASTERS) {
@@ -286,7 +289,9 @@ impl Delegated {
                 Err(found) => reasons = found,
             }
         }
-        if let (Some(tokens), Some(token)) = (&self.tokens, token_of(&request.headers)) {
+        if let Some(tokens) = &self.tokens
+            && let Some(token) = token_of(&request.headers)
+        {
             match tokens.user(&token).await {
                 Ok(user) => return Ok(user.authenticated()),
                 Err(reason) if reason.is_empty() => reasons.push("invalid bearer token".to_owned()),
@@ -313,7 +318,9 @@ impl Delegated {
         let Verified { proxy, client, .. } = &*verified;
         let holder = chain.holder();
         let mut reasons = Vec::new();
-        if let (Some(proxies), Some(outcome)) = (&trust.proxies, proxy) {
+        if let Some(proxies) = &trust.proxies
+            && let Some(outcome) = proxy
+        {
             let admitted = outcome.clone();
             match admitted.and_then(|()| proxies.headers.admit(&holder.common_name)) {
                 Ok(()) => {

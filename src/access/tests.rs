@@ -500,7 +500,8 @@ async fn reviews_are_retried_a_limited_number_of_times() {
 
 /// `certificate`, which must end after 2049, with an end of validity that is out of range.
 fn ending_beyond_all_years(certificate: &CertificateDer<'_>) -> CertificateDer<'static> {
-    let (was, is): (&[u8], &[u8]) = (b"\x18\x0f", b"\x18\x1399991231235959-2359");
+    let was: &[u8] = b"\x18\x0f";
+    let is: &[u8] = b"\x18\x1399991231235959-2359";
     let mut der = certificate.to_vec();
     let end = der.windows(2).position(|tag| tag == was).unwrap();
     der.splice(end..end + 17, is.iter().copied());

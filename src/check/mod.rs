@@ -208,7 +208,9 @@ fn of_keys(config: &Config, facts: &Facts, now: Timestamp) -> Vec<Finding> {
             .then(|| std::fs::read(path).ok())
             .flatten()
     };
-    if let (Some(key), Some(accepted)) = (read("service-account-private-key-file"), &facts.keys) {
+    if let Some(key) = read("service-account-private-key-file")
+        && let Some(accepted) = &facts.keys
+    {
         findings.extend(files::account_key(&key, accepted));
     }
     for flag in [

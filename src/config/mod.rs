@@ -508,7 +508,8 @@ mod tests {
     fn signing_files_come_in_pairs_and_not_in_two_ways() {
         let pair =
             |name: &str, rule: &str| format!("\"cluster-signing-{name}\": cannot specify {rule}");
-        let (cert, key) = ("cert without key", "key without cert");
+        let cert = "cert without key";
+        let key = "key without cert";
         let both = "cannot specify --cluster-signing-{cert,key}-file and other --cluster-signing-*-file flags at the same time";
         let cases = [
             (vec!["kubelet-serving-cert"], pair("kubelet-serving", cert)),

@@ -283,9 +283,10 @@ impl<'a> Term<'a> {
             registry: manager.registry.clone(),
             queue_metrics: manager.queue_metrics.clone(),
         });
-        (context.tasks, context.stop) = (Arc::clone(&self.senders), self.stop_senders.clone());
-        (context.event_gate, context.term_start_rv) =
-            (Some(self.gates.events()), self.term_start_rv);
+        context.tasks = Arc::clone(&self.senders);
+        context.stop = self.stop_senders.clone();
+        context.event_gate = Some(self.gates.events());
+        context.term_start_rv = self.term_start_rv;
         context.debug = manager.debug.clone();
         context.options = Arc::new(manager.config.options().clone());
         context.features = manager.config.features.for_controllers();

@@ -99,7 +99,8 @@ impl Ledger {
         let is_full = self.entries.len() >= MOST;
         if let Some(entry) = self.entries.get_mut(&key) {
             entry.was_interrupted |= now.duration_since(entry.last_sent) > PAUSE;
-            (entry.write, entry.last_sent) = (write, now);
+            entry.write = write;
+            entry.last_sent = now;
             entry.sends += 1;
             entry.due = entry.due.min(now + NEXT);
         } else if is_full {
@@ -242,7 +243,8 @@ impl Entry {
         if self.write.is_secret() && !is_whole {
             for field in stuck.values_mut() {
                 let hidden = Value::from("(hidden)");
-                (field.live, field.wanted) = (hidden.clone(), hidden);
+                field.live = hidden.clone();
+                field.wanted = hidden;
             }
         }
         Some(Difference {

@@ -125,7 +125,10 @@ pub(super) fn is_in_foreground_deletion(owner: &Live) -> bool {
 
 /// Whether the present manager may still wait before it replaces the failed ones of `pods`, the pods of `job`.
 pub(super) fn may_back_off(job: &Live, pods: &Live, now: Timestamp) -> bool {
-    let (Live::Object(job), Live::List(pods)) = (job, pods) else {
+    let Live::Object(job) = job else {
+        return false;
+    };
+    let Live::List(pods) = pods else {
         return false;
     };
     let failed = job["status"]["failed"].as_u64().unwrap_or(0);

@@ -150,7 +150,10 @@ impl Totals {
                 "workqueue_depth" => queue.depth = gauge(),
                 "workqueue_retries_total" => queue.retries = counter(),
                 "workqueue_longest_running_processor_seconds" => queue.running = gauge(),
-                _ => (queue.syncs, queue.seconds) = (count, sum),
+                _ => {
+                    queue.syncs = count;
+                    queue.seconds = sum;
+                }
             }
         }
         if let Some(of) = family.strip_prefix("steersman_informer_") {
@@ -239,7 +242,8 @@ impl Ring {
             self.samples.pop_front();
         }
         self.last = Some((now, totals));
-        (self.before, self.seconds) = (before, seconds);
+        self.before = before;
+        self.seconds = seconds;
     }
 
     /// Puts the value of a series into `sample`, unless the ring has too many series.

@@ -348,7 +348,9 @@ impl Listening {
             .handle(Request::from_parts(parts, body), &user)
             .await?;
         let begun = response.extensions().get::<Begun>().and_then(Begun::take);
-        if let (Some(session), Some(upgrade)) = (begun, upgrade) {
+        if let Some(session) = begun
+            && let Some(upgrade) = upgrade
+        {
             let stop = self.stop.clone();
             self.tasks.spawn(async move {
                 let running = async {

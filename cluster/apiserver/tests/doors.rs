@@ -310,7 +310,8 @@ async fn anonymous_requests_are_forbidden_and_stop_ends_watches() {
         .unwrap();
     let mut kubeconfig = Kubeconfig::from_yaml(&door.kubeconfig()).unwrap();
     let user = kubeconfig.auth_infos[0].auth_info.as_mut().unwrap();
-    (user.client_certificate_data, user.client_key_data) = (None, None);
+    user.client_certificate_data = None;
+    user.client_key_data = None;
     let config =
         kube::Config::from_custom_kubeconfig(kubeconfig.clone(), &KubeConfigOptions::default())
             .await

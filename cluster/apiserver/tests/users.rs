@@ -570,7 +570,8 @@ async fn certificates_and_tokens_authenticate_users_over_https() {
 
     cluster.add_token("s3cret", User::new("joe", ["readers"]));
     let auth = kubeconfig.auth_infos[0].auth_info.as_mut().unwrap();
-    (auth.client_certificate_data, auth.client_key_data) = (None, None);
+    auth.client_certificate_data = None;
+    auth.client_key_data = None;
     auth.token = Some("s3cret".to_owned().into());
     reads_but_does_not_write(client(kubeconfig.clone()).await).await;
 

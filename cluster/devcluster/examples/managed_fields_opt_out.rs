@@ -46,7 +46,8 @@ async fn main() -> Result<(), Error> {
             sync(&client).await?;
         }
         let times = u32::try_from(SYNCS)?;
-        let (answer, cache) = ((listed - start) / times, (cpu_time()? - listed) / times);
+        let answer = (listed - start) / times;
+        let cache = (cpu_time()? - listed) / times;
         println!(
             "gate {opt_out}: {bytes} bytes in a list of {PODS} pods, CPU {answer:?} for the answer, {cache:?} for a cache"
         );

@@ -126,7 +126,8 @@ struct Range {
 impl Range {
     fn parse(text: &str) -> Option<Self> {
         let (network, prefix) = text.split_once('/')?;
-        let (network, prefix): (IpAddr, u32) = (network.parse().ok()?, prefix.parse().ok()?);
+        let network: IpAddr = network.parse().ok()?;
+        let prefix: u32 = prefix.parse().ok()?;
         (prefix <= Self::bits(network)).then_some(Self { network, prefix })
     }
 

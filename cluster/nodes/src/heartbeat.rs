@@ -83,10 +83,13 @@ pub(super) fn follow(
         };
         if behaviours.note(name, behaviour) {
             queue.add(node.key());
-        } else if let (None, Some(delay)) = (before, delays.get(name)) {
+        } else if before.is_none()
+            && let Some(delay) = delays.get(name)
+        {
             queue.add_after(node.key(), *delay);
         }
-        if let (Some(text), None) = (text, known)
+        if let Some(text) = text
+            && known.is_none()
             && before.and_then(|before| before.behaviour()) != Some(text)
         {
             let known = Behaviour::VALUES.map(|(name, _)| name).join(", ");

@@ -64,7 +64,10 @@ impl SimPod {
         let reported = self.reported_of(&container.name);
         let reported = reported.and_then(|status| status.resources.as_deref());
         let spec = self.resources_of(&container.name);
-        let (Some(reported), Some(spec)) = (reported, spec) else {
+        let Some(reported) = reported else {
+            return false;
+        };
+        let Some(spec) = spec else {
             return false;
         };
         // Most pods are never resized.
@@ -169,7 +172,10 @@ pub(super) fn body(pod: &SimPod, step: &Step, stage: &Stage, now: Timestamp) -> 
 /// Sets the resources of a container's status after `step`.
 fn put_resources(pod: &SimPod, step: &Step, status: &mut Value) {
     let name = status["name"].as_str().unwrap_or_default();
-    let (Some(reported), Some(spec)) = (pod.reported_of(name), pod.resources_of(name)) else {
+    let Some(reported) = pod.reported_of(name) else {
+        return;
+    };
+    let Some(spec) = pod.resources_of(name) else {
         return;
     };
     let resources = match step {

@@ -124,7 +124,8 @@ impl Model {
             hash: self.hash.clone(),
             generation: None,
         };
-        let (now, instant) = (Timestamp::from_second(self.now).unwrap(), Instant::now());
+        let now = Timestamp::from_second(self.now).unwrap();
+        let instant = Instant::now();
         let layout = self.layout(&ds);
         let managed = self.failed_pods.of(&ds, |backoffs| {
             manage::decide(&ds, &layout, &current, backoffs, now, instant)

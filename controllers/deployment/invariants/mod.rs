@@ -98,7 +98,8 @@ pub(super) fn keeps_history(
     };
     let limit = d.spec.revision_history_limit.unwrap_or(i32::MAX);
     let limit = usize::try_from(limit).unwrap_or(0);
-    let (count, all) = (superfluous.len(), sets.old.len());
+    let count = superfluous.len();
+    let all = sets.old.len();
     let holds = count == 0 || superfluous.iter().all(may_go) && count + limit <= all;
     Violation::unless(holds, HISTORY, || {
         let name = superfluous.iter().find(|rs| !may_go(rs));

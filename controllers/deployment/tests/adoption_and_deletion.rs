@@ -331,11 +331,9 @@ async fn dont_sync_deployments_with_empty_pod_selector() {
     let world = World::with(&CONTROLLERS).await;
     let mut d = web(1);
     d["metadata"]["namespace"] = json!("default");
-    (
-        d["metadata"]["uid"],
-        d["metadata"]["generation"],
-        d["spec"]["selector"],
-    ) = (json!("all"), json!(1), json!({}));
+    d["metadata"]["uid"] = json!("all");
+    d["metadata"]["generation"] = json!(1);
+    d["spec"]["selector"] = json!({});
     world.cluster.load(d).unwrap();
     let state = world.at_rest().await;
     assert_eq!(

@@ -18,7 +18,8 @@ async fn a_wrong_step_of_a_rollout_is_refused_and_counted() {
     let context = world.context();
     DESCRIPTOR.watch(&context.informers, &context.features);
     let (keyed, syncer) = assemble(&context);
-    let (tasks, stop) = (Tasks::default(), CancellationToken::new());
+    let tasks = Tasks::default();
+    let stop = CancellationToken::new();
     context.informers.start(&tasks, &stop);
     assert!(context.informers.wait_synced(&stop).await);
     let key = ObjectKey::new(NAMESPACE, "web");

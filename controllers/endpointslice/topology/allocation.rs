@@ -153,7 +153,9 @@ impl Allocations {
             }
         }
         let mut transfers = Transfers::default();
-        while let (Some(giving), Some(receiving)) = (most(&surplus), most(&shortage)) {
+        while let Some(giving) = most(&surplus)
+            && let Some(receiving) = most(&shortage)
+        {
             let give = surplus[giving];
             let receive = shortage[receiving];
             if (give < 1.0 && receive < 1.0) || give < 0.5 || receive < 0.5 {

@@ -69,7 +69,8 @@ impl Cause<'_> {
         let rule = format_args!("matching FailJob rule at index {position}");
         match self {
             Self::Container(container) => {
-                let (container, code) = (&container.name, container.exit_code);
+                let code = container.exit_code;
+                let container = &container.name;
                 format!("Container {container} for pod {name} failed with exit code {code} {rule}")
             }
             Self::Condition(kind) => format!("Pod {name} has condition {kind} {rule}"),

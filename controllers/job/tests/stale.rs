@@ -110,7 +110,8 @@ async fn a_terminating_orphan_causes_one_live_list_per_sync() {
 #[tokio::test(start_paused = true)]
 async fn a_job_that_is_replaced_during_a_sync_does_not_delay_the_new_one() {
     let mut spec = selecting();
-    (spec["parallelism"], spec["completions"]) = (json!(2), json!(2));
+    spec["parallelism"] = json!(2);
+    spec["completions"] = json!(2);
     let mut world = World::bare().await;
     world.create(loose()).await;
     let adoption = Matcher::new("patch", "pods");

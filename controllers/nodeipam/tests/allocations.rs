@@ -544,7 +544,8 @@ fn exhaustion_counts_once_the_cache_is_as_new_as_the_live_list() {
     let mut stage = Stage::new(&[("10.0.0.0/24", 24)], &[]);
     stage.allocations.observe(&node("gone", &["10.0.0.0/24"]));
     stage.allocations.hold_listed(&[], 10).unwrap();
-    let (a, uid) = (key("a"), Uid::new("a"));
+    let a = key("a");
+    let uid = Uid::new("a");
     let waits = stage.allocations.reserve(&a, &uid);
     assert_eq!(waits, Ok(None));
     stage.allocations.forget_listed();

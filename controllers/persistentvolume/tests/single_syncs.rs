@@ -14,7 +14,9 @@ const MIGRATED_TO: &str = "pv.kubernetes.io/migrated-to";
 fn put(object: &mut Value, pointer: &str, row: &Value, field: &str) {
     let (parent, name) = pointer.rsplit_once('/').unwrap();
     // A volume without the name of a claim has no `claimRef`.
-    if let (Some(value), Some(parent)) = (row.get(field), object.pointer_mut(parent)) {
+    if let Some(value) = row.get(field)
+        && let Some(parent) = object.pointer_mut(parent)
+    {
         parent[name] = value.clone();
     }
 }
@@ -194,7 +196,8 @@ fn migrated_objects_name_their_driver() {
     const OLDER: &str = "volume.beta.kubernetes.io/storage-provisioner";
     let disk = "kubernetes.io/gce-pd";
     let driver = "pd.csi.storage.gke.io";
-    let (rbd, rbd_driver) = ("kubernetes.io/rbd", "rbd.csi.ceph.com");
+    let rbd = "kubernetes.io/rbd";
+    let rbd_driver = "rbd.csi.ceph.com";
     // (annotation of a claim, provisioner, driver before, driver after)
     let cases = [
         (CLAIM, disk, None, Some(driver)),

@@ -170,7 +170,8 @@ async fn a_status_is_written_once_per_period_and_only_after_a_change() {
         tokio::time::sleep(Duration::from_secs(1)).await;
         let next = found(&world)["metadata"]["resourceVersion"].clone();
         if next != version {
-            (version, changes) = (next, changes + 1);
+            version = next;
+            changes += 1;
         }
     }
     let writes = world.writes_by("horizontal-pod-autoscaler");

@@ -29,7 +29,8 @@ async fn a_wrong_decision_is_refused_counted_and_logged() {
     };
     DESCRIPTOR.watch(&context.informers, &context.features);
     let (_keyed, syncer) = assemble::<ReplicaSet>(&context, &names).unwrap();
-    let (tasks, stop) = (Tasks::default(), CancellationToken::new());
+    let tasks = Tasks::default();
+    let stop = CancellationToken::new();
     context.informers.start(&tasks, &stop);
     assert!(context.informers.wait_synced(&stop).await);
     let key = ObjectKey::new(NAMESPACE, "web");

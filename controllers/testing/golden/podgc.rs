@@ -39,8 +39,9 @@ async fn requests_of_the_pod_garbage_collector_equal_the_golden_files() {
 
 fn pod(name: &str, node: &str) -> Value {
     let mut pod = template("one");
-    (pod["apiVersion"], pod["kind"], pod["metadata"]["name"]) =
-        (json!("v1"), json!("Pod"), json!(name));
+    pod["apiVersion"] = json!("v1");
+    pod["kind"] = json!("Pod");
+    pod["metadata"]["name"] = json!(name);
     if !node.is_empty() {
         pod["spec"]["nodeName"] = json!(node);
     }

@@ -181,8 +181,9 @@ fn adopt_release(mut s: Recording, kind: Kind) -> Steps {
     Box::pin(async move {
         for name in ["a", "b"] {
             let mut pod = template("one");
-            (pod["apiVersion"], pod["kind"], pod["metadata"]["name"]) =
-                (json!("v1"), json!("Pod"), json!(name));
+            pod["apiVersion"] = json!("v1");
+            pod["kind"] = json!("Pod");
+            pod["metadata"]["name"] = json!(name);
             s.create(pod).await;
         }
         s.skip("two pods without an owner are created").await;

@@ -84,8 +84,9 @@ fn replication_controller(replicas: i32) -> Value {
 
 fn pod(name: &str) -> Value {
     let mut pod = pod_template("one");
-    (pod["apiVersion"], pod["kind"], pod["metadata"]["name"]) =
-        (json!("v1"), json!("Pod"), json!(name));
+    pod["apiVersion"] = json!("v1");
+    pod["kind"] = json!("Pod");
+    pod["metadata"]["name"] = json!(name);
     pod
 }
 

@@ -403,7 +403,8 @@ fn load_replication_controllers(world: &World) {
         for n in 0..=replicas {
             let mut pod = pod_of(&rc, n, true);
             let owner = &mut pod["metadata"]["ownerReferences"][0];
-            (owner["apiVersion"], owner["kind"]) = (json!("v1"), json!("ReplicationController"));
+            owner["apiVersion"] = json!("v1");
+            owner["kind"] = json!("ReplicationController");
             if n == replicas {
                 pod["metadata"]["deletionTimestamp"] = json!("2026-11-21T02:20:00Z");
                 pod["metadata"]["finalizers"] = json!(["example.com/wait"]);

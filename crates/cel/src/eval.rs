@@ -277,7 +277,9 @@ impl<'a> Run<'a> {
         for (first, second) in elements {
             self.locals.truncate(depth + 1);
             self.locals.push((&fold.var, Ok(first)));
-            if let (Some(var2), Some(second)) = (&fold.var2, second) {
+            if let Some(var2) = &fold.var2
+                && let Some(second) = second
+            {
                 self.locals.push((var2, Ok(second)));
             }
             if self.value(&fold.condition)? != Val::Bool(true) {

@@ -187,7 +187,8 @@ impl Parser {
                     _ => joined.push(left),
                 }
             }
-            (terms, places) = (joined, between);
+            terms = joined;
+            places = between;
         }
         terms.pop().ok_or_else(|| self.mismatch(OPERANDS))
     }

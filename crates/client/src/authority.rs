@@ -104,7 +104,8 @@ impl State {
         let Ok(verifier) = verifier(&pem) else {
             return ("failure", "ca_parse_error");
         };
-        (self.pem, self.verifier) = (pem, verifier);
+        self.pem = pem;
+        self.verifier = verifier;
         ("success", "updated")
     }
 }

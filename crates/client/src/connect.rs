@@ -182,10 +182,8 @@ where
     let mut config = config.clone();
     config.auth_info.exec = None;
     if certificate.is_some() {
-        (
-            config.auth_info.client_certificate,
-            config.auth_info.client_key,
-        ) = (None, None);
+        config.auth_info.client_certificate = None;
+        config.auth_info.client_key = None;
     }
     let authority_file = config
         .root_cert_file

@@ -184,9 +184,10 @@ fn from_kubeconfig(file: &Kubeconfig, master: Option<&str>) -> Result<kube::Conf
         ..
     } = current.user;
     let auth = &mut config.auth_info;
-    (auth.impersonate, auth.impersonate_uid) = (impersonate, impersonate_uid);
-    (auth.impersonate_groups, auth.impersonate_user_extra) =
-        (impersonate_groups, impersonate_user_extra);
+    auth.impersonate = impersonate;
+    auth.impersonate_uid = impersonate_uid;
+    auth.impersonate_groups = impersonate_groups;
+    auth.impersonate_user_extra = impersonate_user_extra;
     use_credentials_of_url(&address, auth);
     Ok(config)
 }
@@ -241,7 +242,10 @@ fn identify_user(current: &Current, config: &mut kube::Config) -> Result<(), Str
             })?;
         }
         // A key without a certificate is unusable.
-        None => (user.client_key, user.client_key_data) = (None, None),
+        None => {
+            user.client_key = None;
+            user.client_key_data = None;
+        }
     }
     // kube would panic when it makes a header of it.
     if let Some(token) = current.typed("token")
@@ -285,7 +289,8 @@ fn use_credentials_of_url(address: &Address, auth: &mut AuthInfo) {
         || auth.username.is_some()
         || auth.exec.is_some();
     if let Some((user, password)) = address.user.as_ref().filter(|_| !has_others) {
-        (auth.username, auth.password) = (Some(user.clone()), Some(password.clone().into()));
+        auth.username = Some(user.clone());
+        auth.password = Some(password.clone().into());
     }
 }
 
@@ -388,8 +393,8 @@ impl Pod {
         config.auth_info.token_file = Some(token);
         match read("certificate authority", &authority).and_then(|pem| authorities(&pem)) {
             Ok(certificates) => {
-                (config.root_cert, config.root_cert_file) =
-                    (Some(certificates), Some(authority.into()))
+                config.root_cert = Some(certificates);
+                config.root_cert_file = Some(authority.into());
             }
             // As client-go: use the CAs of the system instead.
             Err(error) => {

@@ -250,7 +250,8 @@ async fn a_new_certificate_gets_a_new_connection() {
                 date.day().unsigned_abs(),
             )
         };
-        (params.not_before, params.not_after) = (date(-2), date(days));
+        params.not_before = date(-2);
+        params.not_after = date(days);
         let certificate = params.self_signed(&key).unwrap().pem();
         let status =
             json!({"clientCertificateData": certificate, "clientKeyData": key.serialize_pem()});

@@ -54,7 +54,8 @@ pub(super) fn socks(proxy: &Intercept, tcp: HttpConnector) -> SocksV5<HttpConnec
 
 fn with_port(proxy: &Uri) -> Uri {
     let mut parts = proxy.clone().into_parts();
-    if let (None, Some(host)) = (proxy.port(), proxy.host())
+    if proxy.port().is_none()
+        && let Some(host) = proxy.host()
         && let Ok(authority) = format!("{host}:{SOCKS_PORT}").parse::<Authority>()
     {
         parts.authority = Some(authority);

@@ -213,10 +213,8 @@ async fn each_verb_has_the_expected_path_headers_and_body() {
     );
     let seen = server.seen.lock();
     let types: Vec<_> = seen.iter().map(|s| s.content_type.as_deref()).collect();
-    let (json, strategic) = (
-        Some("application/json"),
-        Some("application/strategic-merge-patch+json"),
-    );
+    let json = Some("application/json");
+    let strategic = Some("application/strategic-merge-patch+json");
     assert_eq!(types, [None, None, json, json, strategic, json, None]);
     assert_eq!(seen[2].body, r#"{"a":1}"#);
     assert!(seen.iter().all(|s| s.user_agent == "test/agent"));
@@ -730,7 +728,7 @@ async fn at_shutdown_unsent_requests_end_at_once_and_sent_writes_continue() {
     };
     let body = json!({});
     let write = |n: u64| {
-        let (client, began) = (client.clone(), began);
+        let client = client.clone();
         async move {
             tokio::time::sleep_until(began + Duration::from_millis(n)).await;
             client.replace(WEB, &json!({})).await

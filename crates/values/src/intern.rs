@@ -392,7 +392,8 @@ mod tests {
 
     #[test]
     fn equal_texts_share_one_allocation() {
-        let (a, b) = (Sym::new("intern-a"), Sym::new("intern-a"));
+        let a = Sym::new("intern-a");
+        let b = Sym::new("intern-a");
         assert_eq!(a, b);
         assert!(ArcStr::ptr_eq(&a.0, &b.0));
         assert_eq!(size_of::<Option<Sym>>(), 8);
@@ -441,7 +442,8 @@ mod tests {
             length(&format!("gone-{i}"));
         }
         release_unused();
-        let (table, memo) = (lock(&TABLE.table), lock(&MEMO.table));
+        let table = lock(&TABLE.table);
+        let memo = lock(&MEMO.table);
         assert!(table.values.len() == 1 && table.values.contains(&kept.0));
         assert!(memo.values.len() == 1 && memo.values.contains_key("held"));
         assert!(table.values.capacity() < FIRST_SWEEP / 4);

@@ -120,7 +120,8 @@ impl<K: Copy + Eq + Hash, V> Lru<K, V> {
 
     fn link_newest(&mut self, at: u32) {
         let second = std::mem::replace(&mut self.newest, at);
-        (self.nodes[at as usize].newer, self.nodes[at as usize].older) = (NONE, second);
+        self.nodes[at as usize].newer = NONE;
+        self.nodes[at as usize].older = second;
         match second {
             NONE => self.oldest = at,
             second => self.nodes[second as usize].newer = at,

@@ -117,7 +117,8 @@ impl Manager {
             tokio::time::sleep(QUIET_PAUSE).await;
             let now = self.requests().await?;
             if now != last {
-                (last, since) = (now, Instant::now());
+                last = now;
+                since = Instant::now();
             }
         }
         Ok(())

@@ -82,7 +82,8 @@ impl Picture {
         }
         for held in &wire.requests {
             let body = masked(&held.asked.body, &ranks);
-            let (label, query) = (held.asked.label(), &held.asked.query);
+            let label = held.asked.label();
+            let query = &held.asked.query;
             self.texts
                 .push(format!("held {label}?{query} {:?} {body}", held.handled));
         }

@@ -110,7 +110,10 @@ pub fn wire(data: &[u8]) {
 /// The patch engines. The first part is an object, the second a patch.
 pub fn patches(data: &[u8]) {
     let mut documents = documents(data);
-    let (Some(object), Some(change)) = (documents.next(), documents.next()) else {
+    let Some(object) = documents.next() else {
+        return;
+    };
+    let Some(change) = documents.next() else {
         return;
     };
     if patch::check_object(&change).is_ok() {

@@ -198,16 +198,14 @@ fn replay(scenarios: &'static [Scenario], id: &str, plan: &str, arguments: &Argu
         known: true,
     };
     let outcomes: Vec<Outcome> = (0..times).map(|_| job.run()).collect();
-    let (failed, hit): (Vec<&Outcome>, BTreeSet<String>) = (
-        outcomes
-            .iter()
-            .filter(|outcome| !outcome.violations.is_empty())
-            .collect(),
-        outcomes
-            .iter()
-            .map(|outcome| outcome.hit.join(", then "))
-            .collect(),
-    );
+    let failed: Vec<&Outcome> = outcomes
+        .iter()
+        .filter(|outcome| !outcome.violations.is_empty())
+        .collect();
+    let hit: BTreeSet<String> = outcomes
+        .iter()
+        .map(|outcome| outcome.hit.join(", then "))
+        .collect();
     for outcome in failed.iter().take(3) {
         println!("{}", outcome.violations.join("\n"));
     }

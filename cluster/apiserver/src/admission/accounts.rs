@@ -52,12 +52,11 @@ impl Server {
         let has_secrets = spec["imagePullSecrets"]
             .as_array()
             .is_some_and(|secrets| !secrets.is_empty());
-        if let (false, Some(secrets)) = (
-            has_secrets,
-            account["imagePullSecrets"]
+        if !has_secrets
+            && let Some(secrets) = account["imagePullSecrets"]
                 .as_array()
-                .filter(|secrets| !secrets.is_empty()),
-        ) {
+                .filter(|secrets| !secrets.is_empty())
+        {
             spec["imagePullSecrets"] = Value::from(secrets.clone());
         }
         Ok(())

@@ -21,8 +21,10 @@ impl Server {
     /// for the group `system:masters`.
     pub(super) fn permit_signing(&self, request: &Request<'_>) -> Result<(), Status> {
         let resource = request.target.resource();
-        let is_request = resource.is("CertificateSigningRequest");
-        let (true, Some(new)) = (is_request, request.object) else {
+        if !resource.is("CertificateSigningRequest") {
+            return Ok(());
+        }
+        let Some(new) = request.object else {
             return Ok(());
         };
         let refused = match (request.operation, request.subresource(), request.old) {

@@ -90,7 +90,9 @@ impl Server {
         let given = spec["preemptionPolicy"]
             .as_str()
             .filter(|given| policy.is_some_and(|policy| policy != *given));
-        if let (Some(given), Some(policy)) = (given, policy) {
+        if let Some(given) = given
+            && let Some(policy) = policy
+        {
             return Err(format!(
                 "the string value of PreemptionPolicy ({given}) must not be provided in pod spec; priority admission controller \
                  computed {policy} from the given PriorityClass name"

@@ -60,7 +60,8 @@ impl Server {
 
 /// The features that the change needs and the node does not declare.
 fn lacking_features(pod: &Value, old: &Value, node: &Value) -> Vec<&'static str> {
-    let (spec, before) = (&pod["spec"], &old["spec"]);
+    let spec = &pod["spec"];
+    let before = &old["spec"];
     let inits = |spec: &Value| {
         spec["initContainers"]
             .as_array()
@@ -94,11 +95,13 @@ fn shortage(pod: &Value, node: &Value) -> Option<String> {
     // Objects that passed validation have these types.
     let spec = PodSpec::deserialize(&pod["spec"]).unwrap_or_default();
     let allocatable = ResourceList::deserialize(&node["status"]["allocatable"]).unwrap_or_default();
-    let (wanted, had) = (requests(&spec), Amounts::of(&allocatable));
+    let wanted = requests(&spec);
+    let had = Amounts::of(&allocatable);
     // Amounts are thousandths; memory is shown in bytes.
     let excess = [("cpu", 1), ("memory", 1000)].map(|(name, unit)| {
         let of = |amounts: &Amounts| amounts.get(name).unwrap_or_default() / unit;
-        let (wanted, had) = (of(&wanted), of(&had));
+        let wanted = of(&wanted);
+        let had = of(&had);
         (wanted > had).then(|| format!("{name}, requested: {wanted}, allocatable: {had}"))
     });
     let excess: Vec<String> = excess.into_iter().flatten().collect();

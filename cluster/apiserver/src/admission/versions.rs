@@ -55,7 +55,8 @@ pub(super) async fn finished(
     before: &Value,
     mut object: Value,
 ) -> Result<Value, Status> {
-    let (resource, requested) = (&matched.resource, request.target.resource());
+    let resource = &matched.resource;
+    let requested = request.target.resource();
     resource.drop_unknown(&mut object);
     let mut object = resource.to_kept(object);
     if !Arc::ptr_eq(matched, &request.target.entry) {

@@ -110,7 +110,9 @@ fn user_of_proxy_headers(headers: &HeaderMap) -> Option<User> {
         User::new(name, texts(GROUP_HEADER)).with_uid(texts(UID_HEADER).next().unwrap_or_default());
     let prefix = EXTRA_HEADERS.to_lowercase();
     for (header, value) in headers {
-        if let (Some(key), Ok(value)) = (header.as_str().strip_prefix(&prefix), value.to_str()) {
+        if let Some(key) = header.as_str().strip_prefix(&prefix)
+            && let Ok(value) = value.to_str()
+        {
             user.extra
                 .entry(percent_decode(key))
                 .or_default()

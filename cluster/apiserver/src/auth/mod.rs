@@ -210,7 +210,9 @@ impl Server {
         if !decision.allowed && self.users.always_allows() {
             return without_reason;
         }
-        if let (false, Some(Err(reason))) = (decision.allowed, opinion) {
+        if !decision.allowed
+            && let Some(Err(reason)) = opinion
+        {
             let reasons = [reason, decision.reason];
             let given = reasons.into_iter().filter(|reason| !reason.is_empty());
             decision.reason = given.collect::<Vec<_>>().join("\n");

@@ -231,8 +231,8 @@ impl Custom {
     ) -> Vec<FieldError> {
         let mut errors = apimachinery::metadata_update(new, old);
         if part == Some("status") {
-            if let (Some(schema), Some(status)) =
-                (self.schema.property("status"), new.get("status"))
+            if let Some(schema) = self.schema.property("status")
+                && let Some(status) = new.get("status")
             {
                 // A null in place of a missing status is no change.
                 let before = old.get("status").or(Some(&Value::Null));

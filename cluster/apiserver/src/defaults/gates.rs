@@ -263,7 +263,9 @@ fn drop_restart_policies(spec: &mut Map<String, Value>) {
 /// Drops the fields of an object of built-in kind `kind` whose gates are off in `release`.
 pub(crate) fn drop_disabled(release: Release, kind: &str, object: &mut Value) {
     let shape = schema::of_object(kind, object);
-    if let (Some(shape), Some(dropped)) = (shape, DROPPED.get(&release)) {
+    if let Some(shape) = shape
+        && let Some(dropped) = DROPPED.get(&release)
+    {
         let dropped = dropped.get_or_init(|| Dropped::of(release));
         dropped.in_struct(shape, object);
     }

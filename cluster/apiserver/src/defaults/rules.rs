@@ -284,10 +284,9 @@ fn scaling_rules(fields: &mut Fields) {
     let down = json!({"selectPolicy": "Max", "policies": [policy("Percent", 100)]});
     for (name, defaults) in [("scaleUp", up), ("scaleDown", down)] {
         set_if_unset(fields, name, json!({}));
-        if let (Some(rules), Value::Object(defaults)) = (
-            fields.get_mut(name).and_then(Value::as_object_mut),
-            defaults,
-        ) {
+        if let Some(rules) = fields.get_mut(name).and_then(Value::as_object_mut)
+            && let Value::Object(defaults) = defaults
+        {
             defaults
                 .into_iter()
                 .for_each(|(field, value)| set_if_absent(rules, &field, value));

@@ -245,7 +245,8 @@ pub(crate) fn metrics() -> [Resource; 4] {
         verbs,
         ..row(group, version, kind, plural, namespaced)
     };
-    let (metrics, custom) = ("metrics.k8s.io", "custom.metrics.k8s.io");
+    let metrics = "metrics.k8s.io";
+    let custom = "custom.metrics.k8s.io";
     let external = "external.metrics.k8s.io";
     [
         read(metrics, "v1beta1", "NodeMetrics", "nodes", false, READ),

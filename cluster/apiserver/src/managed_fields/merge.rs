@@ -130,11 +130,14 @@ fn merge_lists(list: &Listing<'_>, live: &[Value], config: &[Value]) -> Vec<Valu
     let mut at = 0;
     let mut next = 0;
     while at < live.names.len() || next < config.names.len() {
-        if let (Some(old), Some(new)) = (live.names.get(at), config.names.get(next)) {
+        if let Some(old) = live.names.get(at)
+            && let Some(new) = config.names.get(next)
+        {
             if old == new {
                 done.insert(old);
                 merged.extend(merge_item(old));
-                (at, next) = (at + 1, next + 1);
+                at += 1;
+                next += 1;
                 shared.next();
                 continue;
             }

@@ -346,7 +346,8 @@ fn updates_of_many_writers_join_by_version() {
             subresource: "".into(),
         };
         let time = Some(format!("2026-01-01T00:00:{at:02}Z"));
-        let (old, new) = (object(at - 1), object(at));
+        let old = object(at - 1);
+        let new = object(at);
         managed = at_once(updated(managed, versions, &old, &new, author, time)).unwrap();
     }
     let entries = managed.into_value().unwrap();

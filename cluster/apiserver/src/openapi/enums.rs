@@ -16,7 +16,9 @@ static ENUMS: LazyLock<Enums> = LazyLock::new(|| {
     let mut enums = Enums::new();
     for row in TABLE.lines().filter(|line| !line.starts_with('#')) {
         let mut columns = row.split('\t');
-        if let (Some(definition), Some(field)) = (columns.next(), columns.next()) {
+        if let Some(definition) = columns.next()
+            && let Some(field) = columns.next()
+        {
             let values = columns.map(|value| if value == "\"\"" { "" } else { value });
             let fields = enums.entry(definition).or_default();
             fields.insert(field, values.collect());

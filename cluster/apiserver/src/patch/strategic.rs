@@ -272,7 +272,9 @@ fn check_order(changes: &[Value], order: &[Value], identity: Identity) -> Result
 
 /// `$deleteFromPrimitiveList`: removes these values from a list of scalars.
 fn delete_scalars(original: &mut Map<String, Value>, list: &str, deleted: &Value) {
-    if let (Some(Value::Array(values)), Value::Array(deleted)) = (original.get_mut(list), deleted) {
+    if let Some(Value::Array(values)) = original.get_mut(list)
+        && let Value::Array(deleted) = deleted
+    {
         values.retain(|value| !deleted.contains(value));
     }
 }

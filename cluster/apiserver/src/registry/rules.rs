@@ -145,7 +145,9 @@ impl Resource {
             }
             None => {
                 let mut errors = validate::update(self.release, &self.kind, part, new, old);
-                if let (Storage::Converted(conversion), None) = (self.storage, part) {
+                if let Storage::Converted(conversion) = self.storage
+                    && part.is_none()
+                {
                     errors = (conversion.update_errors)(new, old, errors);
                 }
                 errors

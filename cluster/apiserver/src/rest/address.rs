@@ -90,7 +90,8 @@ impl Addresses {
             let mut pools = fork.lock();
             let own = self.lock();
             *pools = Pools::of(own.cidr);
-            (pools.addresses.next, pools.ports.next) = (own.addresses.next, own.ports.next);
+            pools.addresses.next = own.addresses.next;
+            pools.ports.next = own.ports.next;
         }
         held.for_each(|holdings| fork.change(&Holdings::default(), &holdings));
         fork

@@ -31,7 +31,8 @@ pub(super) const MEDIA_TYPE: &str = "application/apply-patch+yaml";
 impl Server {
     /// Applies to an object or to its status. The object is created if it is missing.
     pub(super) async fn apply(&self, call: &Call<'_>) -> Result<Answer, Status> {
-        let (target, resource) = (call.target, call.target.resource());
+        let target = call.target;
+        let resource = call.target.resource();
         let ApplyOptions {
             dry_run,
             author,

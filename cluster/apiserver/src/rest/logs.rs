@@ -34,7 +34,8 @@ impl Server {
         }
         let is_on = |flag: &str| call.query.flag(flag) == Some(true);
         let mut lines = lines(&pod, container, is_on("previous")).map_err(Status::bad_request)?;
-        if let (Some(text), [(start, _), ..]) = (Container::new(&pod, container).logs(), &lines[..])
+        if let Some(text) = Container::new(&pod, container).logs()
+            && let [(start, _), ..] = &lines[..]
         {
             let line = |line: &str| (start.clone(), line.to_owned());
             lines = text.lines().map(line).collect();

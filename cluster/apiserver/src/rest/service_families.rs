@@ -39,7 +39,9 @@ pub(super) fn link_addresses(service: &mut Value, old: Option<&Value>) {
             }
         }
     };
-    if let (Some(linked), Some(spec)) = (linked, service["spec"].as_object_mut()) {
+    if let Some(linked) = linked
+        && let Some(spec) = service["spec"].as_object_mut()
+    {
         set(spec, "clusterIPs", linked);
     }
 }

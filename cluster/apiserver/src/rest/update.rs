@@ -378,7 +378,8 @@ fn check_identity(
     writing: Writing<'_>,
 ) -> Result<(), Status> {
     let resource = target.resource();
-    let (uid, stored) = (metadata::text(new, "uid"), metadata::text(old, "uid"));
+    let uid = metadata::text(new, "uid");
+    let stored = metadata::text(old, "uid");
     if writing.uid_is_precondition && !uid.is_empty() && uid != stored {
         let why = format!(
             "Precondition failed: UID in precondition: {uid}, UID in object meta: {stored}"
@@ -408,7 +409,8 @@ fn check_identity(
 /// Sets the time of a volume's new phase, unless the client has set one.
 fn date_phase(volume: &mut Value, old: &Value, now: &Value) {
     const TIME: &str = "lastPhaseTransitionTime";
-    let (status, before) = (&mut volume["status"], &old["status"]);
+    let status = &mut volume["status"];
+    let before = &old["status"];
     if status["phase"] != before["phase"] && status[TIME] == before[TIME] {
         status[TIME] = now.clone();
     }

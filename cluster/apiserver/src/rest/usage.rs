@@ -14,16 +14,15 @@ pub(super) fn value_at(text: &str, now: Timestamp) -> Option<Quantity> {
         return text.trim().parse().ok();
     };
     let (high, period) = rest.split_once('/')?;
-    let (low, high): (Quantity, Quantity) = (low.trim().parse().ok()?, high.trim().parse().ok()?);
+    let low: Quantity = low.trim().parse().ok()?;
+    let high: Quantity = high.trim().parse().ok()?;
     let period: SignedDuration = period.trim().parse().ok()?;
     let period = i64::try_from(period.as_millis())
         .ok()
         .filter(|ms| *ms > 0)?;
     let phase = now.as_millisecond().rem_euclid(period);
-    let (from, to) = (
-        i128::from(low.milli_value()),
-        i128::from(high.milli_value()),
-    );
+    let from = i128::from(low.milli_value());
+    let to = i128::from(high.milli_value());
     let value = from + (to - from) * i128::from(phase) / i128::from(period);
     i64::try_from(value).ok().map(Quantity::milli)
 }

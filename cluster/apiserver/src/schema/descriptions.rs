@@ -57,7 +57,10 @@ fn parse(text: &'static str) -> HashMap<&'static str, Described> {
     let mut current = "";
     for line in text.lines() {
         let mut words = line.splitn(3, ' ');
-        let (Some(name), Some(second)) = (words.next(), words.next()) else {
+        let Some(name) = words.next() else {
+            continue;
+        };
+        let Some(second) = words.next() else {
             continue;
         };
         let text = words.next().unwrap_or_default();

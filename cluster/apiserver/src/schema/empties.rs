@@ -50,11 +50,10 @@ pub(crate) fn with_those_of<'a>(kind: &str, old: &'a Value, new: &Value) -> Cow<
         return Cow::Borrowed(old);
     }
     let mut old = old.clone();
-    if let (Some(shape), Some(fields), Some(new)) = (
-        super::of_object(kind, new),
-        old.as_object_mut(),
-        new.as_object(),
-    ) {
+    if let Some(shape) = super::of_object(kind, new)
+        && let Some(fields) = old.as_object_mut()
+        && let Some(new) = new.as_object()
+    {
         copy_fields(shape, fields, new);
     }
     Cow::Owned(old)

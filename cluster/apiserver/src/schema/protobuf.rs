@@ -137,7 +137,9 @@ pub fn object(kind: &str, body: &[u8]) -> Result<Value, Malformed> {
     let kind = if own_kind.is_empty() { kind } else { &own_kind };
     let mut object = Value::Object(fields);
     // The caller rejects an unknown kind, so its content does not matter.
-    if let (Some(shape), Some(fields)) = (super::of_object(kind, &object), object.as_object_mut()) {
+    if let Some(shape) = super::of_object(kind, &object)
+        && let Some(fields) = object.as_object_mut()
+    {
         read_struct(shape, 0, raw, fields, 1)?;
     }
     typed_form::normalize(kind, &mut object);
@@ -192,7 +194,9 @@ fn read_into(
             if !slot.is_object() {
                 *slot = Value::Object(Map::new());
             }
-            if let (Some(shape), Value::Object(fields)) = (ty.as_struct(), slot) {
+            if let Some(shape) = ty.as_struct()
+                && let Value::Object(fields) = slot
+            {
                 read_struct(shape, 0, message, fields, deeper(depth)?)?;
             }
         }

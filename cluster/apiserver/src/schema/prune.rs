@@ -10,7 +10,9 @@ use super::{Struct, Type};
 /// paths (`spec.containers[0].imagee`). Kinds without a type stay unchanged.
 pub fn prune_unknown(release: Release, kind: &str, object: &mut Value) -> Vec<String> {
     let mut pruning = Pruning::of(release, "");
-    if let (Some(shape), Some(fields)) = (super::of_object(kind, object), object.as_object_mut()) {
+    if let Some(shape) = super::of_object(kind, object)
+        && let Some(fields) = object.as_object_mut()
+    {
         pruning.fields(shape, fields);
     }
     pruning.unknown

@@ -297,10 +297,8 @@ fn lendable(field: &str, level: &Value, errors: &mut Errors) {
 fn limited_level(field: &str, level: &Value, errors: &mut Errors) {
     shares(field, level, errors);
     let response = at(level, "limitResponse");
-    let (queuing, at_queuing) = (
-        at(response, "queuing"),
-        format!("{field}.limitResponse.queuing"),
-    );
+    let queuing = at(response, "queuing");
+    let at_queuing = format!("{field}.limitResponse.queuing");
     match (text(response, "type"), queuing.is_null()) {
         ("Reject", true) => {}
         ("Reject", false) => errors.forbidden(

@@ -35,7 +35,9 @@ pub(super) fn overlap(one: &str, other: &str, completions: i64) -> Option<i64> {
     let other = parts(other);
     let mut left = one.iter().peekable();
     let mut right = other.iter().peekable();
-    while let (Some((a, b)), Some((x, y))) = (left.peek(), right.peek()) {
+    while let Some((a, b)) = left.peek()
+        && let Some((x, y)) = right.peek()
+    {
         if a <= y && x <= b {
             return Some(*a.max(x));
         }

@@ -225,7 +225,8 @@ fn indexed(path: &str, spec: &Value, errors: &mut Errors) {
             format!("must be less than or equal to {MAX_INDEXED} when completion mode is Indexed");
         errors.invalid(&parallelism_field, parallelism, detail);
     }
-    if let (Some(failed), Some(completions)) = (failed, completions)
+    if let Some(failed) = failed
+        && let Some(completions) = completions
         && failed > completions
     {
         errors.invalid(
@@ -477,7 +478,8 @@ pub(super) fn template_update(new: &Value, old: &Value, errors: &mut Errors) {
     if !has_mutable_template(old) {
         return errors.immutable_struct("core.PodTemplateSpec", new, old, "spec.template");
     }
-    let (spec, before) = (at(new, "spec.template.spec"), at(old, "spec.template.spec"));
+    let spec = at(new, "spec.template.spec");
+    let before = at(old, "spec.template.spec");
     let mut known = with_scheduling_of(spec, before);
     copy_resources(spec, &mut known);
     if *spec != known {

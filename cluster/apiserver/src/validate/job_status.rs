@@ -142,7 +142,8 @@ fn conditions_and_times(change: &Change<'_>, errors: &mut Errors) {
     }
     let parsed = |time: &Value| time.as_str()?.parse::<Timestamp>().ok();
     if (change.of("startTime") || change.of("completionTime"))
-        && let (Some(start), Some(end)) = (parsed(started), parsed(completed))
+        && let Some(start) = parsed(started)
+        && let Some(end) = parsed(completed)
         && end < start
     {
         let detail = "must be equal to or after `startTime`";

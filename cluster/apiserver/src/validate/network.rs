@@ -24,10 +24,10 @@ const CONTROLLER: usize = 250;
 /// Checks of a new Ingress only: the annotation and the field name the same class.
 pub(super) fn ingress_class_agrees(object: &Value, errors: &mut Errors) {
     let annotation = at(object, "metadata.annotations").get(CLASS_ANNOTATION);
-    let (Some(annotation), Some(class)) = (
-        annotation.and_then(Value::as_str),
-        at(object, "spec.ingressClassName").as_str(),
-    ) else {
+    let Some(annotation) = annotation.and_then(Value::as_str) else {
+        return;
+    };
+    let Some(class) = at(object, "spec.ingressClassName").as_str() else {
         return;
     };
     if annotation != class {

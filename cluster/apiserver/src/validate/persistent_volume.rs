@@ -252,7 +252,8 @@ fn csi(path: &Path<'_>, source: &Value, errors: &mut Errors) {
 
 /// Checks the changes of an update. The source of a volume is immutable.
 pub(super) fn update(new: &Value, old: &Value, errors: &mut Errors) {
-    let (spec, before) = (&new["spec"], &old["spec"]);
+    let spec = &new["spec"];
+    let before = &old["spec"];
     let of = |spec: &Value| {
         let mut source = spec.clone();
         if let Some(fields) = source.as_object_mut() {

@@ -267,7 +267,10 @@ fn compared(field: &str, kind: &str, limit: &Value, name: &str, errors: &mut Err
         ("default", "max", "default", "default value", "max value", 1),
     ];
     for (less, more, at_bound, one, other, shown) in pairs {
-        let (Some(less), Some(more)) = (amount(less), amount(more)) else {
+        let Some(less) = amount(less) else {
+            continue;
+        };
+        let Some(more) = amount(more) else {
             continue;
         };
         if less.1 > more.1 {
@@ -284,7 +287,9 @@ fn compared(field: &str, kind: &str, limit: &Value, name: &str, errors: &mut Err
         let why = format!("ratio {ratio_text} is less than 1");
         errors.invalid(at_ratio.as_str(), ratio_text, why);
     }
-    if let (Some((_, least)), Some((_, most))) = (amount("min"), amount("max")) {
+    if let Some((_, least)) = amount("min")
+        && let Some((_, most)) = amount("max")
+    {
         let highest = most.to_f64() / least.to_f64();
         if ratio.to_f64() > highest {
             let why = format!("ratio {ratio_text} is greater than max/min = {highest:.6}");

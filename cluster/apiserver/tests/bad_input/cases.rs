@@ -109,7 +109,9 @@ pub(crate) fn case(
 
 impl Case {
     pub(crate) fn is(mut self, code: u16, reason: &'static str, says: &'static str) -> Self {
-        (self.code, self.reason, self.says) = (code, reason, says);
+        self.code = code;
+        self.reason = reason;
+        self.says = says;
         self
     }
 }

@@ -237,7 +237,9 @@ impl Replay {
             let value = at(&body, path).as_str().unwrap_or_default().to_owned();
             self.variables.insert(variable.clone(), value);
         }
-        if let (Some(paths), 200..300) = (&step.part, status) {
+        if let Some(paths) = &step.part
+            && (200..300).contains(&status)
+        {
             let parts = paths.split(' ');
             let parts = parts.map(|path| (path.to_owned(), at(&body, path).clone()));
             body = parts.collect::<Map<_, _>>().into();

@@ -53,7 +53,8 @@ fn refusals_equal_those_of_a_real_server() {
         results.flat_map(|thread| thread.join().unwrap()).collect()
     });
     let found: BTreeMap<String, Answer> = answers.into_iter().collect();
-    let (asked, answered): (Vec<_>, Vec<_>) = (found.keys().collect(), recorded.keys().collect());
+    let asked: Vec<_> = found.keys().collect();
+    let answered: Vec<_> = recorded.keys().collect();
     assert!(
         asked == answered,
         "the cases differ from the recorded ones: run scripts/record-refusals.sh"

@@ -125,7 +125,8 @@ impl Running {
             queue_metrics: QueueMetrics::register(&registry)?,
             registry,
         });
-        (context.tasks, context.stop) = (Arc::clone(&self.base.tasks), self.base.stop.clone());
+        context.tasks = Arc::clone(&self.base.tasks);
+        context.stop = self.base.stop.clone();
         context.credentials = cluster.credentials();
         context.release = cluster.release();
         context.features = FeatureGates::new(|gate| context.release.enables(gate));

@@ -37,8 +37,9 @@ impl Names {
             self.stand_ins
                 .insert(name.to_owned(), format!("{prefix}xxxxx"));
         }
-        if let (uid, Some(kind)) = (text("uid"), object["kind"].as_str())
-            && !uid.is_empty()
+        let uid = text("uid");
+        if !uid.is_empty()
+            && let Some(kind) = object["kind"].as_str()
         {
             let of = format!("<uid of {kind} {}>", self.with_stand_ins(name));
             self.stand_ins.insert(uid.to_owned(), of);

@@ -130,7 +130,9 @@ impl Mounts {
         let queued = queue.clone();
         pods.add_handler(move |change| {
             let pod = &change.object().pod;
-            if let (Some(node), false) = (&pod.node, pod.volumes.is_empty()) {
+            if let Some(node) = &pod.node
+                && !pod.volumes.is_empty()
+            {
                 queued.add(ObjectKey::new("", node));
             }
         });

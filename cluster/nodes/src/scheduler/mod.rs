@@ -383,10 +383,11 @@ impl State {
                 let is_selected = !spread.honors_affinity || pod.constraints.selects(&facts.node);
                 let is_open =
                     !spread.honors_taints || !has_untolerated_taint(&pod.constraints, &facts.node);
-                if let (true, Some(value)) = (
-                    has_keys && is_selected && is_open,
-                    labels.get(&spread.topology_key),
-                ) {
+                if has_keys
+                    && is_selected
+                    && is_open
+                    && let Some(value) = labels.get(&spread.topology_key)
+                {
                     // Upstream counts no pods for an empty selector.
                     let counted = (!spread.pods.is_every_pod())
                         .then(|| counts.get(name))

@@ -175,7 +175,8 @@ async fn a_container_that_never_stays_up_waits_ever_longer() {
             container["restartCount"] == restarts && !container["state"]["waiting"].is_null()
         };
         let pod = wait(&cluster, waits).await;
-        let (status, container) = (&pod["status"], &pod["status"]["containerStatuses"][0]);
+        let status = &pod["status"];
+        let container = &pod["status"]["containerStatuses"][0];
         let message = format!(
             "back-off {wait_text} restarting failed container=main pod=p_default({})",
             pod["metadata"]["uid"].as_str().unwrap()

@@ -122,7 +122,8 @@ async fn answers_equal_those_of_kube_scheduler() {
     server.delete("/api/v1/nodes/node-0").await.unwrap();
     let found = answers(&Cluster::new(server.client())).await;
     let recorded: BTreeMap<String, Answer> = read("answers.json");
-    let (asked, answered): (Vec<_>, Vec<_>) = (found.keys().collect(), recorded.keys().collect());
+    let asked: Vec<_> = found.keys().collect();
+    let answered: Vec<_> = recorded.keys().collect();
     assert!(
         asked == answered,
         "the cases differ from the recorded ones: run scripts/record-scheduling.sh"

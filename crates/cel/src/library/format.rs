@@ -38,7 +38,8 @@ pub(super) const ROWS: &[Row] = &[
     ("format.date() Format", |_| constant("date")),
     ("format.datetime() Format", |_| constant("datetime")),
     (".validate(Format, string) optional(list(string))", |args| {
-        let (Val::Format(format), text) = (&args[0], text(args, 1)?) else {
+        let text = text(args, 1)?;
+        let Val::Format(format) = &args[0] else {
             return Err(Fail::no_overload());
         };
         let problems = (format.check)(text);

@@ -166,7 +166,8 @@ fn range(args: &[Val]) -> Result<Val, Fail> {
 }
 
 fn slice(args: &[Val]) -> Result<Val, Fail> {
-    let (items, [Val::Int(start), Val::Int(end)]) = (items(args)?, &args[1..]) else {
+    let items = items(args)?;
+    let [Val::Int(start), Val::Int(end)] = &args[1..] else {
         return Err(Fail::no_overload());
     };
     let refused = |why: &str| Fail::new(format!("cannot slice({start}, {end}), {why}"));

@@ -96,7 +96,8 @@ fn byte_of(text: &str, position: usize) -> usize {
 }
 
 fn index_of(args: &[Val]) -> Result<Val, Fail> {
-    let (text, part) = (text(args, 0)?, text(args, 1)?);
+    let part = text(args, 1)?;
+    let text = text(args, 0)?;
     let offset = number(args, 2)?.unwrap_or(0);
     if part.is_empty() {
         return Ok(Val::Int(offset));
@@ -113,7 +114,8 @@ fn index_of(args: &[Val]) -> Result<Val, Fail> {
 }
 
 fn last_index_of(args: &[Val]) -> Result<Val, Fail> {
-    let (text, part) = (text(args, 0)?, text(args, 1)?);
+    let part = text(args, 1)?;
+    let text = text(args, 0)?;
     let length = text.chars().count();
     let offset = number(args, 2)?;
     if let Some(offset) = offset.filter(|offset| *offset < 0) {
@@ -150,7 +152,9 @@ fn join(args: &[Val]) -> Result<Val, Fail> {
 }
 
 fn replace(args: &[Val]) -> Result<Val, Fail> {
-    let (text, from, to) = (text(args, 0)?, text(args, 1)?, text(args, 2)?);
+    let from = text(args, 1)?;
+    let to = text(args, 2)?;
+    let text = text(args, 0)?;
     let replaced = match number(args, 3)?.and_then(|limit| usize::try_from(limit).ok()) {
         Some(limit) => text.replacen(from, to, limit),
         None => text.replace(from, to),
@@ -159,7 +163,8 @@ fn replace(args: &[Val]) -> Result<Val, Fail> {
 }
 
 fn split(args: &[Val]) -> Result<Val, Fail> {
-    let (text, separator) = (text(args, 0)?, text(args, 1)?);
+    let separator = text(args, 1)?;
+    let text = text(args, 0)?;
     let limit = number(args, 2)?.and_then(|limit| usize::try_from(limit).ok());
     let limit = limit.unwrap_or(usize::MAX);
     let parts: Vec<Val> = if limit == 0 {

@@ -74,7 +74,9 @@ fn schedules_parse_and_run_as_upstreams_do() {
         let runs = runs(&schedule, case.start);
         let text = |run: &Option<Timestamp>| run.map_or(NO_RUN.to_owned(), |run| run.to_string());
         assert_eq!(runs.iter().map(text).collect::<Vec<_>>(), *expected, "{id}");
-        if let (Some(local), Some(name)) = (case.next_local, case.time_zone) {
+        if let Some(local) = case.next_local
+            && let Some(name) = case.time_zone
+        {
             let zone = zone::load(&name).unwrap();
             // Upstream prints an offset of zero as `Z`.
             let text = |run: &Option<Timestamp>| {

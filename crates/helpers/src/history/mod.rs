@@ -158,7 +158,8 @@ impl History {
 
     /// Deletes `revision`. A revision that is gone is a success, also if another one has its name.
     pub async fn delete(&self, revision: &ControllerRevision) -> Result<(), ApiError> {
-        let (meta, options) = (&revision.meta, Delete::exactly(&revision.meta));
+        let meta = &revision.meta;
+        let options = Delete::exactly(meta);
         let target = Target::of::<ControllerRevision>(meta);
         match self.client.delete(target, &options).await {
             Err(error) if live::is_gone::<ControllerRevision>(&self.client, meta, &error).await => {

@@ -101,7 +101,10 @@ fn is_charged(pod: &Pod, now: Timestamp) -> bool {
         return false;
     }
     let grace = pod.details().deletion_grace_period_seconds;
-    let (Some(deleted), Some(seconds)) = (pod.meta.deleted, grace) else {
+    let Some(deleted) = pod.meta.deleted else {
+        return true;
+    };
+    let Some(seconds) = grace else {
         return true;
     };
     match Timestamp::from(deleted).checked_add(SignedDuration::from_secs(seconds)) {

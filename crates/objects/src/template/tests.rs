@@ -391,15 +391,11 @@ fn equal_ignore_hash() {
         }))
     };
     const HASH: &str = "pod-template-hash";
-    let (one, two): (Labels, Labels) = (
-        &[(HASH, "value-1"), ("something", "else")],
-        &[(HASH, "value-2"), ("something", "else")],
-    );
-    let (bare, only_one, only_two): (Labels, Labels, Labels) = (
-        &[("something", "else")],
-        &[(HASH, "value-1")],
-        &[(HASH, "value-2")],
-    );
+    let one: Labels = &[(HASH, "value-1"), ("something", "else")];
+    let two: Labels = &[(HASH, "value-2"), ("something", "else")];
+    let bare: Labels = &[("something", "else")];
+    let only_one: Labels = &[(HASH, "value-1")];
+    let only_two: Labels = &[(HASH, "value-2")];
     let same = |labels| template("foo", "foo-node", &[], labels);
     // (name, former, latter, equal)
     let cases = [

@@ -34,8 +34,9 @@ struct Seen {
 fn start(
     answer: impl Fn(usize, &str) -> Option<(u16, Value)> + Send + Sync + 'static,
 ) -> TestRecorder {
-    let (requests, answer, started): (Arc<Mutex<Vec<Seen>>>, _, _) =
-        (Arc::default(), Arc::new(answer), Instant::now());
+    let requests: Arc<Mutex<Vec<Seen>>> = Arc::default();
+    let answer = Arc::new(answer);
+    let started = Instant::now();
     let seen = Arc::clone(&requests);
     let service = tower::service_fn(move |request: Request<Body>| {
         let seen = Arc::clone(&seen);

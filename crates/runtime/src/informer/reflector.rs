@@ -125,7 +125,8 @@ impl<T: Object> Reflector<'_, T> {
                 Err(error) if continued && end_of_error(&error) == End::Expired => {
                     // The snapshot of the continue token has expired. Only a list without pages is
                     // safe from that.
-                    (objects, continued) = (Objects::default(), false);
+                    objects = Objects::default();
+                    continued = false;
                     query = Request::List { from, paged: false }.query(Duration::ZERO);
                     continue;
                 }
@@ -209,7 +210,8 @@ impl<T: Object> Reflector<'_, T> {
                 }
                 Err(_) => return self.silent(limit),
             };
-            (frames, last_frame) = (frames + 1, Instant::now());
+            frames += 1;
+            last_frame = Instant::now();
             self.informer.contact.received();
             if let Err(end) = self.take(&line) {
                 return end;

@@ -305,7 +305,9 @@ impl<T: Object> Entries<T> {
         let is_same = matches!((old, new), (Some(old), Some(new)) if (self.is_same)(old, new));
         let before = values(old.filter(|_| !is_same)).unwrap_or_default();
         for value in before.iter().filter(|value| !after.contains(value)) {
-            if let (Some(objects), Some(old)) = (self.entries.get_mut(value), old) {
+            if let Some(objects) = self.entries.get_mut(value)
+                && let Some(old) = old
+            {
                 objects.remove(old);
                 // Without this, each value that ever existed would keep an empty set.
                 if objects.len() == 0 {

@@ -94,7 +94,8 @@ fn decide_follows_upstreams_claim_table() {
     let alive = || meta("shop", "web", "owner");
     let pod = || labelled(meta("shop", "web-1", "pod"), "web");
     let other = || labelled(meta("shop", "web-1", "pod"), "db");
-    let (ours, not_ours) = (Claim::Keep { ours: true }, Claim::Keep { ours: false });
+    let ours = Claim::Keep { ours: true };
+    let not_ours = Claim::Keep { ours: false };
     // (why, owner, candidate, claim)
     let cases = [
         (

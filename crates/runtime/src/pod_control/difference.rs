@@ -168,7 +168,8 @@ mod tests {
         for (why, of, live, cached, expected) in cases {
             let live = live.into_iter().map(pod);
             let cached = cached.into_iter().map(|changes| Arc::new(pod(changes)));
-            let (live, cached): (Vec<_>, Vec<_>) = (live.collect(), cached.collect());
+            let live: Vec<_> = live.collect();
+            let cached: Vec<_> = cached.collect();
             let state = |pod: &Pod| Some(pod.meta.is_terminating());
             let owner = owner(of);
             let difference = Difference::between(&owner, &selector, live, &cached, state);

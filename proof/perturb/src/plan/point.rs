@@ -29,8 +29,9 @@ impl Point {
     pub(crate) fn among(&self, mut matcher: Matcher) -> Matcher {
         if let Some(of) = &self.of {
             if let Some((verb, resource, subresource)) = of.verb.clone() {
-                (matcher.verb, matcher.resource, matcher.subresource) =
-                    (Some(verb), Some(resource), Some(subresource));
+                matcher.verb = Some(verb);
+                matcher.resource = Some(resource);
+                matcher.subresource = Some(subresource);
             }
             matcher.name = of.name.clone();
         }

@@ -95,9 +95,9 @@ fn not_before_ttl(_state: &State, change: &Change) -> Result<(), String> {
     };
     let ttl = job["spec"]["ttlSecondsAfterFinished"].as_i64();
     let ended = end(job).and_then(|condition| time(&condition["lastTransitionTime"]));
-    let (Some(ttl), Some(ended)) = (ttl, ended) else {
-        return Err(format!("{} has no TTL or no end", change.key));
-    };
+    let missing = || format!("{} has no TTL or no end", change.key);
+    let ttl = ttl.ok_or_else(missing)?;
+    let ended = ended.ok_or_else(missing)?;
     let expires = ended + SignedDuration::from_secs(ttl);
     if change.at < expires {
         return Err(format!("{} expires at {expires}", change.key));

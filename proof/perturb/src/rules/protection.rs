@@ -54,7 +54,10 @@ fn protected(state: &State, change: &Change) -> Result<(), String> {
     let known = PROTECTIONS
         .iter()
         .find(|(plural, ..)| *plural == &*change.plural);
-    let (Some((_, finalizer, users)), Some(before)) = (known, change.before.as_deref()) else {
+    let Some((_, finalizer, users)) = known else {
+        return Ok(());
+    };
+    let Some(before) = change.before.as_deref() else {
         return Ok(());
     };
     let has = |object: &Value| {

@@ -83,7 +83,10 @@ fn one_pod_per_ordinal(state: &State, change: &Change) -> Result<(), String> {
 fn ordered_creation(state: &State, change: &Change) -> Result<(), String> {
     let created = change.kind == ChangeKind::Created;
     let set = set_behind(state, change).filter(|_| created);
-    let (Some(set), Some(last)) = (set.filter(is_ordered), ordinal(&change.object)) else {
+    let Some(set) = set.filter(is_ordered) else {
+        return Ok(());
+    };
+    let Some(last) = ordinal(&change.object) else {
         return Ok(());
     };
     let first = set["spec"]["ordinals"]["start"].as_u64().unwrap_or(0);

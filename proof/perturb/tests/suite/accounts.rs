@@ -161,7 +161,10 @@ fn has_token(name: &'static str, account: &'static str) -> Step {
     Step::until("token", move |state: &State| {
         let secret = state.get("secrets", &format!("default/{name}"));
         let account = state.get("serviceaccounts", &format!("default/{account}"));
-        let (Some(secret), Some(account)) = (secret, account) else {
+        let Some(secret) = secret else {
+            return false;
+        };
+        let Some(account) = account else {
             return false;
         };
         let uid = &secret["metadata"]["annotations"]["kubernetes.io/service-account.uid"];

@@ -243,8 +243,9 @@ fn history() -> Vec<Step> {
 /// A pod without an owner on a node, with the labels of the selector.
 fn loose(name: &str, node: &str) -> Value {
     let mut pod = template("web", "web:1");
-    (pod["apiVersion"], pod["kind"], pod["metadata"]["name"]) =
-        (json!("v1"), json!("Pod"), json!(name));
+    pod["apiVersion"] = json!("v1");
+    pod["kind"] = json!("Pod");
+    pod["metadata"]["name"] = json!(name);
     pod["spec"]["nodeName"] = json!(node);
     pod
 }

@@ -259,10 +259,8 @@ fn deadline() -> Vec<Step> {
 /// available pods demands.
 fn no_better() -> Vec<Step> {
     let mut first = web(4);
-    (
-        first["spec"]["template"],
-        first["spec"]["progressDeadlineSeconds"],
-    ) = (broken("web:1"), json!(10));
+    first["spec"]["template"] = broken("web:1");
+    first["spec"]["progressDeadlineSeconds"] = json!(10);
     let created = Step::until("four pods created", |state| {
         of_image(state, "web:1").count() == 4
     });

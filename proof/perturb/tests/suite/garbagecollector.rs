@@ -101,7 +101,8 @@ fn uid(name: &str) -> String {
 
 fn named(name: &str) -> Step {
     let mut map = config_map(name);
-    (map["metadata"]["uid"], map["metadata"]["namespace"]) = (json!(uid(name)), json!("default"));
+    map["metadata"]["uid"] = json!(uid(name));
+    map["metadata"]["namespace"] = json!("default");
     Step::Load(map)
 }
 
@@ -111,7 +112,8 @@ fn reference(owner: &str) -> Value {
 
 fn owned(name: &str, owners: &[&str]) -> Step {
     let mut map = config_map(name);
-    (map["metadata"]["uid"], map["metadata"]["namespace"]) = (json!(uid(name)), json!("default"));
+    map["metadata"]["uid"] = json!(uid(name));
+    map["metadata"]["namespace"] = json!("default");
     map["metadata"]["ownerReferences"] = owners.iter().map(|owner| reference(owner)).collect();
     Step::Load(map)
 }

@@ -151,7 +151,8 @@ fn held() -> Vec<Step> {
         |names: &[&str]| json!({"metadata": {"name": "shop"}, "spec": {"finalizers": names}});
     let hold = "example.com/hold";
     let mut shop = finalizers(&["kubernetes", hold]);
-    (shop["apiVersion"], shop["kind"]) = (json!("v1"), json!("Namespace"));
+    shop["apiVersion"] = json!("v1");
+    shop["kind"] = json!("Namespace");
     let emptied = Step::until("emptied", move |state| {
         let shop = state.get("namespaces", "shop");
         shop.is_some_and(|shop| shop["spec"]["finalizers"] == json!([hold]))
@@ -182,8 +183,9 @@ fn held() -> Vec<Step> {
 fn pods() -> Vec<Step> {
     let pod = |name: &str| {
         let mut pod = template("web", "web:1");
-        (pod["apiVersion"], pod["kind"], pod["metadata"]["name"]) =
-            (json!("v1"), json!("Pod"), json!(name));
+        pod["apiVersion"] = json!("v1");
+        pod["kind"] = json!("Pod");
+        pod["metadata"]["name"] = json!(name);
         inside("shop", pod)
     };
     let running = Step::until("running", |state| {

@@ -123,7 +123,10 @@ fn settled(replicas: usize) -> Step {
     Step::until("settled", move |state: &State| {
         let target = state.get("replicasets", "default/web");
         let hpa = state.get("horizontalpodautoscalers", "default/web");
-        let (Some(target), Some(hpa)) = (target, hpa) else {
+        let Some(target) = target else {
+            return false;
+        };
+        let Some(hpa) = hpa else {
             return false;
         };
         target["spec"]["replicas"] == replicas

@@ -321,7 +321,8 @@ fn owners(pod: &Value) -> usize {
 /// A pod without an owner, with the labels of the selector.
 fn loose(name: &str) -> Value {
     let mut pod = template("web", "web:1");
-    (pod["apiVersion"], pod["kind"], pod["metadata"]["name"]) =
-        (json!("v1"), json!("Pod"), json!(name));
+    pod["apiVersion"] = json!("v1");
+    pod["kind"] = json!("Pod");
+    pod["metadata"]["name"] = json!(name);
     pod
 }

@@ -95,7 +95,9 @@ impl Server {
                 .only(|name| ledger.hard.has(name))
                 .beyond(before.unwrap_or(&Amounts::default()));
             // A status reports growth that has happened.
-            if let (Some(why), true) = (ledger.exceeded_by(&asked), part != Some("status")) {
+            if let Some(why) = ledger.exceeded_by(&asked)
+                && part != Some("status")
+            {
                 return Err(refused(why));
             }
             if !asked.is_empty() {

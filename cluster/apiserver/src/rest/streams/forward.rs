@@ -92,7 +92,8 @@ impl Forward {
 
     /// The error of a port without pages, as from a container where no process listens.
     fn refusal(&self, opened: &Opened) -> String {
-        let (port, pod) = (opened.port, &self.pod);
+        let port = opened.port;
+        let pod = &self.pod;
         format!(
             "error forwarding port {port} to pod {pod}, uid : failed to connect to localhost:{port}: dial tcp4 \
              127.0.0.1:{port}: connect: connection refused"

@@ -150,7 +150,8 @@ impl Decoder {
 fn inflate(inflater: &mut Decompress, mut block: &[u8], plain: &mut Vec<u8>) -> io::Result<()> {
     let mut piece = [0; 4096];
     loop {
-        let (read, written) = (inflater.total_in(), inflater.total_out());
+        let read = inflater.total_in();
+        let written = inflater.total_out();
         inflater
             .decompress(block, &mut piece, FlushDecompress::Sync)
             .map_err(io::Error::other)?;

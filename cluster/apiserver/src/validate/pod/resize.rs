@@ -24,7 +24,8 @@ pub(in super::super) fn update(new: &Value, old: &Value, errors: &mut Errors) {
         errors.clear();
         return errors.forbidden("", refusal);
     }
-    let (spec, before) = (&new["spec"], &old["spec"]);
+    let spec = &new["spec"];
+    let before = &old["spec"];
     let class = match text(old, "status.qosClass") {
         "" => qos_class(before),
         class => class,

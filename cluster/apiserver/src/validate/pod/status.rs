@@ -21,7 +21,8 @@ const STATUSES: [(&str, &str); 3] = [
 
 /// Checks an update of a pod's status.
 pub(in super::super) fn update(new: &Value, old: &Value, errors: &mut Errors) {
-    let (status, before) = (&new["status"], &old["status"]);
+    let status = &new["status"];
+    let before = &old["status"];
     fixed_annotations(new, old, errors);
     conditions(&STATUS.child("conditions"), status, errors);
     nominated_node(status, old, errors);

@@ -210,7 +210,8 @@ fn tolerations(new: &Value, old: &Value, errors: &mut Errors) {
 /// The new spec with the old values of its mutable fields. It equals the old spec if the update is
 /// allowed.
 fn with_mutable_parts(new: &Value, old: &Value) -> Value {
-    let (mut spec, stored) = (at(new, "spec").clone(), at(old, "spec"));
+    let mut spec = at(new, "spec").clone();
+    let stored = at(old, "spec");
     for containers in ["containers", "initContainers"] {
         let images = list(stored, containers)
             .iter()

@@ -206,7 +206,8 @@ pub(in super::super) fn iscsi(
     let initiator = source["initiatorName"].as_str();
     let portal = text(source, "targetPortal");
     required(path, source, &["targetPortal"], errors);
-    if let (Some(volume), Some(_)) = (volume, initiator)
+    if let Some(volume) = volume
+        && initiator.is_some()
         && is_long_portal(volume, portal)
     {
         errors.invalid(path.child("targetportal"), portal, LONG_PORTAL);

@@ -148,7 +148,8 @@ pub(super) fn host_process(path: &Path<'_>, spec: &Value, errors: &mut Errors) {
     each_container(path, spec, |path, container| {
         containers += 1;
         let own = container["securityContext"]["windowsOptions"]["hostProcess"].as_bool();
-        if let (Some(of_pod), Some(own)) = (of_pod, own)
+        if let Some(of_pod) = of_pod
+            && let Some(own) = own
             && of_pod != own
         {
             let detail = format!(

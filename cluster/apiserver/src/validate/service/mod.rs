@@ -36,10 +36,9 @@ pub(crate) fn addresses(release: Release, service: &Value, old: Option<&Value>) 
 pub(super) fn check(service: &Value, old: Option<&Value>, errors: &mut Errors) {
     let spec = &service["spec"];
     let annotations = at(service, "metadata.annotations");
-    if let (Some(hints), Some(mode)) = (
-        annotations[HINTS].as_str(),
-        annotations[TOPOLOGY_MODE].as_str(),
-    ) && hints != mode
+    if let Some(hints) = annotations[HINTS].as_str()
+        && let Some(mode) = annotations[TOPOLOGY_MODE].as_str()
+        && hints != mode
     {
         errors.invalid(
             format!("metadata.annotations[{TOPOLOGY_MODE}]"),
@@ -317,7 +316,8 @@ fn traffic(spec: &Value, errors: &mut Errors) {
 
 /// Checks an update. Upstream looks at the changed fields before it looks at the whole.
 pub(super) fn update(new: &Value, old: &Value, errors: &mut Errors) {
-    let (spec, before) = (&new["spec"], &old["spec"]);
+    let spec = &new["spec"];
+    let before = &old["spec"];
     addressing::update(spec, before, errors);
     let is_load_balancer = |spec: &Value| text(spec, "type") == "LoadBalancer";
     let class = &spec["loadBalancerClass"];

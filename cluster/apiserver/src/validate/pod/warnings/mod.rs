@@ -315,7 +315,8 @@ fn ports(spec_path: &Path<'_>, spec: &Value, warnings: &mut Vec<String>) {
     let mut all: HashMap<(i64, &str), Vec<Port<'_>>> = HashMap::new();
     for port in Port::all(spec) {
         let value = port.value;
-        let (number, on_host) = (number(value, "containerPort"), number(value, "hostPort"));
+        let on_host = number(value, "hostPort");
+        let number = number(value, "containerPort");
         let protocol = text(value, "protocol");
         let ip = text(value, "hostIP");
         if !ip.is_empty() && on_host == 0 {
@@ -328,7 +329,8 @@ fn ports(spec_path: &Path<'_>, spec: &Value, warnings: &mut Vec<String>) {
         let others = all.entry((number, protocol)).or_default();
         for other in others.iter() {
             if let Some(how) = clash((ip, on_host), other.value) {
-                let (path, other) = (port.path(spec_path), other.path(spec_path));
+                let path = port.path(spec_path);
+                let other = other.path(spec_path);
                 warnings.push(format!("{path}: {how} port definition with {other}"));
             }
         }
@@ -342,7 +344,8 @@ fn ports(spec_path: &Path<'_>, spec: &Value, warnings: &mut Vec<String>) {
         }
         match names.get(name) {
             Some(other) => {
-                let (path, other) = (port.path(spec_path), other.path(spec_path));
+                let path = port.path(spec_path);
+                let other = other.path(spec_path);
                 warnings.push(format!(
                     "{path}: duplicate port name {name:?} with {other}, services and probes that select ports by name will use {other}"
                 ));

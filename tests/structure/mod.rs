@@ -2,7 +2,8 @@
 //!
 //! The check compares siblings: the children of one module, each with its whole subtree. Siblings
 //! that depend on each other form a cycle, and are hard to read and to split apart. A parent and
-//! its child may use each other. The parser is small: it reads names and paths, not types.
+//! its child may use each other. The parser is small: it reads names and paths, not types. It also counts
+//! statements that take a tuple apart.
 
 mod modules;
 mod tokens;
@@ -69,7 +70,9 @@ fn cycles(references: &BTreeSet<(ModulePath, ModulePath)>) -> Vec<Cycle> {
     for (from, to) in references {
         let shared = from.iter().zip(to).take_while(|(a, b)| a == b).count();
         // A parent and its child may use each other.
-        if let (Some(one), Some(other)) = (from.get(shared), to.get(shared)) {
+        if let Some(one) = from.get(shared)
+            && let Some(other) = to.get(shared)
+        {
             let family = families.entry(from[..shared].to_vec()).or_default();
             let reference = format!("{} -> {}", from.join("::"), to.join("::"));
             family
@@ -154,6 +157,52 @@ fn modules_depend_on_each_other_in_one_direction() {
         wrong.is_empty(),
         "modules that depend on each other\n{wrong}"
     );
+}
+
+/// `let (a, b) = (x, y)` saves a line and costs the reader two looks. The number below is that of
+/// `let ... else` in which one `else` stands for two values.
+#[test]
+fn statements_bind_one_value_each() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut places = Vec::new();
+    let mut total = 0;
+    for of in crate_roots(root) {
+        for (module, count) in Modules::read(&root.join(&of)).unpacked_tuples() {
+            places.push(format!("{of}: {module}: {count}"));
+            total += count;
+        }
+    }
+    assert!(
+        total <= 15,
+        "{total} statements take a tuple apart\n{}",
+        places.join("\n")
+    );
+}
+
+#[test]
+fn statements_for_two_values_are_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("lib.rs");
+    // (statement, is found)
+    let cases = [
+        ("let (a, b) = (x, y);", true),
+        ("let (a, b): (A, B) = (x, y);", true),
+        ("(a, b[0]) = (1, \"y\");", true),
+        ("if let (Some(a), None) = (f(x), y) {}", true),
+        ("let (Some(a), None) = (x, y) else { return };", true),
+        ("let (a, b) = f(x, y);", false),
+        ("const PAIR: (u8, u8) = (1, 2);", false),
+        ("let (a, b) = if x { (y, z) } else { (z, y) };", false),
+        ("let a = (x, y); f((a, b) == (x, y));", false),
+        ("let Some((a, b)) = (x) else { return };", false),
+        ("#[cfg(test)] fn g() { let (a, b) = (x, y); }", false),
+    ];
+    for (statement, expected) in cases {
+        let source = format!("fn f() {{ {statement} }}");
+        std::fs::write(&file, source).unwrap();
+        let found = Modules::read(&file).unpacked_tuples().count();
+        assert_eq!(found > 0, expected, "{statement}");
+    }
 }
 
 #[test]

@@ -25,6 +25,8 @@ struct Module {
     globs: Vec<Vec<String>>,
     /// Paths in code, such as `a::b::f`.
     mentions: Vec<Vec<String>>,
+    /// Tuples that a statement takes apart at once, as in `let (a, b) = (x, y)`.
+    unpacked: usize,
 }
 
 /// The modules of one crate, without its tests.
@@ -53,6 +55,12 @@ impl Modules {
             }
         }
         found
+    }
+
+    /// The modules with statements such as `let (a, b) = (x, y)`, and their number.
+    pub(super) fn unpacked_tuples(&self) -> impl Iterator<Item = (String, usize)> {
+        let found = self.0.iter().filter(|(_, module)| module.unpacked > 0);
+        found.map(|(path, module)| (path.join("::"), module.unpacked))
     }
 
     /// The module that defines the target of the path `named` in the module `at`. `None` for items
@@ -191,6 +199,14 @@ impl Modules {
                 {
                     module.items.insert(name.clone());
                     3
+                }
+                // A constant may be a tuple: `const PAIR: (u8, u8) = (1, 2)`.
+                [Token::Mark('('), ..]
+                    if is_tuple_for_tuple(rest)
+                        && tokens[..at].last() != Some(&Token::Mark(':')) =>
+                {
+                    module.unpacked += 1;
+                    1
                 }
                 [Token::Name(first), Token::Separator, ..] => {
                     let mut named = vec![first.clone()];
@@ -332,6 +348,37 @@ fn names(tokens: &[Token]) -> impl Iterator<Item = &str> {
     tokens.iter().filter_map(|token| match token {
         Token::Name(name) => Some(name.as_str()),
         _ => None,
+    })
+}
+
+/// Whether `tokens` begin with two tuples and an equals sign between them, as in `(a, b) = (x, y)`.
+/// The first one may have a type.
+fn is_tuple_for_tuple(tokens: &[Token]) -> bool {
+    let (left, after) = tokens.split_at(block_length(tokens));
+    let after = match after {
+        [Token::Mark(':'), kind @ ..] if kind.first() == Some(&Token::Mark('(')) => {
+            &kind[block_length(kind)..]
+        }
+        untyped => untyped,
+    };
+    let [Token::Mark('='), right @ ..] = after else {
+        return false;
+    };
+    right.first() == Some(&Token::Mark('('))
+        && is_tuple(left)
+        && is_tuple(&right[..block_length(right)])
+}
+
+/// Whether a block in brackets has a comma of its own.
+fn is_tuple(block: &[Token]) -> bool {
+    let mut depth = 0_usize;
+    block.iter().any(|token| {
+        match token {
+            Token::Mark('{' | '(' | '[') => depth += 1,
+            Token::Mark('}' | ')' | ']') => depth -= 1,
+            _ => {}
+        }
+        depth == 1 && *token == Token::Mark(',')
     })
 }
 

@@ -15,8 +15,10 @@ mod forward;
 mod tests;
 mod verify;
 
+use std::fmt;
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -35,15 +37,56 @@ use verify::{Proof, Verifier};
 
 use crate::tls::Fingerprint;
 
-/// Namespace of the Lease and of the pods of managers.
-const NAMESPACE: &str = DEFAULT_LEASE.0;
+/// The Lease of a manager. Its namespace is that of the managers' pods, too.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct LeaseName {
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+}
+
+impl Default for LeaseName {
+    fn default() -> Self {
+        let (namespace, name) = DEFAULT_LEASE;
+        Self {
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+        }
+    }
+}
+
+impl fmt::Display for LeaseName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+impl FromStr for LeaseName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.split_once('/') {
+            Some((namespace, name))
+                if !namespace.is_empty() && !name.is_empty() && !name.contains('/') =>
+            {
+                Ok(Self {
+                    namespace: namespace.to_owned(),
+                    name: name.to_owned(),
+                })
+            }
+            _ => Err("write it as NAMESPACE/NAME".to_owned()),
+        }
+    }
+}
 
 /// Flags about the leader, for commands that ask it.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct ManagerFlags {
-    /// Address of the leader, such as https://10.0.0.1:10257; by default the holder of the Lease.
+    /// Address of the leader, such as https://10.0.0.1:10257; by default the holder of --manager-lease.
     #[arg(long, value_name = "URL")]
     pub(crate) manager: Option<String>,
+    /// Lease of the managers. The chart's mode beside has a Lease with the name of its release.
+    #[arg(long, default_value_t, value_name = "NAMESPACE/NAME")]
+    pub(crate) manager_lease: LeaseName,
     /// Port of the leader.
     #[arg(long, default_value_t = 10257, value_name = "PORT")]
     pub(crate) manager_port: u16,
@@ -93,16 +136,18 @@ impl Leader {
         if let Some(url) = &flags.manager {
             return Self::at(caller, flags, url, None, None).await;
         }
-        let host = holder(caller.api).await?;
+        let lease = &flags.manager_lease;
+        let host = holder(caller.api, lease).await?;
         let port = flags.manager_port;
         let here = gethostname::gethostname();
         if here.to_str() == Some(&*host) {
             let url = format!("https://127.0.0.1:{port}");
             return Self::at(caller, flags, &url, Some(&host), None).await;
         }
-        let pod = pod_of(caller.api, &host).await?;
+        let pod = pod_of(caller.api, lease, &host).await?;
+        let kubectl = &caller.kubectl;
         let kubeconfig = caller.kubeconfig;
-        let forward = forward::forward(&caller.kubectl, NAMESPACE, &pod, port, kubeconfig).await?;
+        let forward = forward::forward(kubectl, &lease.namespace, &pod, port, kubeconfig).await?;
         let url = format!("https://127.0.0.1:{}", forward.local);
         Self::at(caller, flags, &url, Some(&host), Some(forward)).await
     }
@@ -255,31 +300,32 @@ fn address(url: &str) -> Result<Uri, String> {
 }
 
 /// The host of the holder of the Lease.
-async fn holder(api: &ApiClient) -> Result<String, String> {
-    let lease = Target {
+async fn holder(api: &ApiClient, lease: &LeaseName) -> Result<String, String> {
+    let target = Target {
         resource: &LEASES,
-        namespace: Some(NAMESPACE),
-        name: Some(DEFAULT_LEASE.1),
+        namespace: Some(&lease.namespace),
+        name: Some(&lease.name),
         subresource: None,
     };
-    let lease = api
-        .get(lease)
+    let found = api
+        .get(target)
         .await
-        .map_err(|error| format!("the Lease cannot be read: {error}"))?;
-    let lease: Value = serde_json::from_slice(&lease).map_err(|error| error.to_string())?;
-    let holder = lease
+        .map_err(|error| format!("the Lease {lease} cannot be read: {error}"))?;
+    let found: Value = serde_json::from_slice(&found).map_err(|error| error.to_string())?;
+    let holder = found
         .pointer("/spec/holderIdentity")
         .and_then(Value::as_str)
         .unwrap_or_default();
     let host = holder.rsplit_once('_').map(|(host, _)| host.to_owned());
-    host.ok_or_else(|| "no controller manager holds the Lease".to_owned())
+    host.ok_or_else(|| format!("no controller manager holds the Lease {lease}"))
 }
 
-/// The pod of a manager on `host`: a pod of that name, or a static pod on the node of that name.
-async fn pod_of(api: &ApiClient, host: &str) -> Result<String, String> {
+/// The pod of a manager on `host`: a pod of that name, or one on the node of that name. There, a pod named
+/// after the Lease comes before others of managers: the chart's mode beside has both.
+async fn pod_of(api: &ApiClient, lease: &LeaseName, host: &str) -> Result<String, String> {
     let pods = Target {
         resource: &PODS,
-        namespace: Some(NAMESPACE),
+        namespace: Some(&lease.namespace),
         name: None,
         subresource: None,
     };
@@ -288,23 +334,30 @@ async fn pod_of(api: &ApiClient, host: &str) -> Result<String, String> {
         .await
         .map_err(|error| error.to_string())?;
     let pods: Value = serde_json::from_slice(&pods).map_err(|error| error.to_string())?;
-    let name = |pod: &Value| {
-        pod.pointer("/metadata/name")
-            .and_then(Value::as_str)
-            .map(str::to_owned)
-    };
-    let is_manager = |pod: &&Value| {
-        let names = name(pod);
-        names.as_deref() == Some(host)
-            || pod.pointer("/spec/nodeName").and_then(Value::as_str) == Some(host)
-                && names.is_some_and(|name| {
-                    name.contains("controller-manager") || name.contains("steersman")
-                })
+    let rank = |pod: &Value| {
+        let name = pod.pointer("/metadata/name")?.as_str()?;
+        let is_on_host = pod.pointer("/spec/nodeName").and_then(Value::as_str) == Some(host);
+        let is_manager = || name.contains("controller-manager") || name.contains("steersman");
+        let rank = if name == host {
+            0
+        } else if is_on_host && name.starts_with(&lease.name) {
+            1
+        } else if is_on_host && is_manager() {
+            2
+        } else {
+            return None;
+        };
+        Some((rank, name.to_owned()))
     };
     let items = pods["items"]
         .as_array()
         .map(Vec::as_slice)
         .unwrap_or_default();
-    let found = items.iter().find(is_manager).and_then(name);
-    found.ok_or_else(|| format!("the leader runs on {host}, outside the pods of {NAMESPACE}; name its address with --manager"))
+    let found = items.iter().filter_map(rank).min();
+    found.map(|(_, name)| name).ok_or_else(|| {
+        format!(
+            "the leader runs on {host}, outside the pods of {}; name its address with --manager",
+            lease.namespace
+        )
+    })
 }

@@ -61,11 +61,16 @@ fn local() -> SanType {
 }
 
 fn answer_to(head: &str) -> &'static str {
-    if head.contains("/leases/kube-controller-manager") {
+    if head.contains("/leases/kube-controller-manager") || head.contains("/leases/beside") {
         r#"{"spec": {"holderIdentity": "far-away_1"}}"#
     } else if head.contains("/namespaces/kube-system/pods?") {
         r#"{"items": [{"metadata": {"name": "dns"}, "spec": {"nodeName": "far-away"}},
-            {"metadata": {"name": "kube-controller-manager-far-away"}, "spec": {"nodeName": "far-away"}}]}"#
+            {"metadata": {"name": "kube-controller-manager-far-away"}, "spec": {"nodeName": "far-away"}},
+            {"metadata": {"name": "steersman-far-away"}, "spec": {"nodeName": "far-away"}}]}"#
+    } else if head.contains("/namespaces/team/pods?") {
+        r#"{"items": [{"metadata": {"name": "a-controller-manager"}, "spec": {"nodeName": "far-away"}},
+            {"metadata": {"name": "beside-1"}, "spec": {"nodeName": "elsewhere"}},
+            {"metadata": {"name": "beside-2"}, "spec": {"nodeName": "far-away"}}]}"#
     } else {
         "{}"
     }
@@ -178,6 +183,7 @@ impl Recorder {
 fn flags(url: &str) -> ManagerFlags {
     ManagerFlags {
         manager: Some(url.to_owned()),
+        manager_lease: LeaseName::default(),
         manager_port: 10257,
         manager_ca: None,
         manager_fingerprint: None,
@@ -451,6 +457,37 @@ async fn flags_that_name_another_server_are_no_advice() {
         );
         assert_eq!(recorder.got(), (false, false), "{flags:?}");
     }
+}
+
+#[test]
+fn a_lease_has_a_namespace_and_a_name() {
+    let lease: LeaseName = "team/beside".parse().unwrap();
+    assert_eq!((&*lease.namespace, &*lease.name), ("team", "beside"));
+    assert_eq!(lease.to_string(), "team/beside");
+    for wrong in ["beside", "/beside", "team/", "team/beside/1", ""] {
+        assert!(wrong.parse::<LeaseName>().is_err(), "{wrong}");
+    }
+}
+
+#[tokio::test]
+async fn a_port_forward_reaches_the_pod_that_belongs_to_the_lease() {
+    let home = tempfile::tempdir().unwrap();
+    let cluster = Authority::new("cluster");
+    let server = ExtendedKeyUsagePurpose::ServerAuth;
+    let api = Recorder::start(cluster.issue(local(), server.clone())).await;
+    let node = SanType::DnsName("far-away".try_into().unwrap());
+    let leader = Recorder::start(cluster.issue(node, server)).await;
+    let kubectl = fake_kubectl(home.path(), &leader.url);
+    let mut flags = flags("");
+    flags.manager = None;
+    flags.manager_lease = "team/beside".parse().unwrap();
+    flags.manager_port = 10267;
+    let auth = AuthInfo::default();
+    let asked = ask_by(&cluster, &auth, &flags, (&api.url, &kubectl)).await;
+    assert_eq!(asked, Ok(None));
+    let arguments = std::fs::read_to_string(home.path().join("arguments")).unwrap();
+    let expected = "--kubeconfig the-kubeconfig port-forward --namespace team --address 127.0.0.1 pod/beside-2 :10267";
+    assert_eq!(arguments.trim(), expected);
 }
 
 /// Writes a kubectl that records its arguments and its process, and forwards to `url`.

@@ -24,7 +24,6 @@ use prometheus::Registry;
 use serde_json::{Value, json};
 use steersman_client::{ApiClient, ClientMetrics, ClientSettings, user_agent};
 use steersman_controllers::why::ask;
-use steersman_runtime::leader::DEFAULT_LEASE;
 use steersman_why::ClientReader;
 use tokio::net::TcpListener;
 use tokio::sync::Mutex;
@@ -347,7 +346,11 @@ impl Remote {
             View::Rollouts { namespace } => rollouts::view(&reader, namespace).await,
             View::Steps { of } => steps::view(&reader, of).await?,
             View::Nodes => nodes::view(&reader).await?,
-            _ => leadership::view(&reader, Some(DEFAULT_LEASE), None, Value::Null).await,
+            _ => {
+                let lease = &self.cluster.args.manager.manager_lease;
+                let lease = Some((&*lease.namespace, &*lease.name));
+                leadership::view(&reader, lease, None, Value::Null).await
+            }
         };
         data["time"] = json!(now);
         if let Some(why) = why {

@@ -174,9 +174,10 @@ impl Shared {
             .actual
             .note_shown(&name, &node.status.volumes_attached);
         let is_old = !use_changed && old.is_some_and(|old| matter_equally(old, node));
-        let volumes = match is_old {
-            true => Vec::new(),
-            false => world.actual.volumes_on(&name),
+        let volumes = if is_old {
+            Vec::new()
+        } else {
+            world.actual.volumes_on(&name)
         };
         // A node that was created again, or whose status another client has changed, gets its list
         // again. Upstream does so for added nodes only.

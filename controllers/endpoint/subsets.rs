@@ -41,9 +41,10 @@ pub(super) fn subsets(
         subsets.extend(ports(service, pod).map(|port| {
             let address = vec![address.clone()];
             let port = port.into_iter().collect();
-            let (addresses, not_ready_addresses) = match is_ready {
-                true => (address, Vec::new()),
-                false => (Vec::new(), address),
+            let (addresses, not_ready_addresses) = if is_ready {
+                (address, Vec::new())
+            } else {
+                (Vec::new(), address)
             };
             EndpointSubset {
                 addresses,

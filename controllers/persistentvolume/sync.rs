@@ -278,10 +278,11 @@ impl Binder {
                 self.enter(&volume, phase, "").await?;
             }
             volume::Step::Reclaim => {
-                let released = match volume::is_released(&volume) {
+                let released = if volume::is_released(&volume) {
                     // The phase `Failed` stays visible while the reclaim is tried again, as upstream.
-                    true => volume,
-                    false => self.enter(&volume, "Released", "").await?,
+                    volume
+                } else {
+                    self.enter(&volume, "Released", "").await?
                 };
                 self.reclaim(&released).await?;
             }

@@ -72,14 +72,16 @@ pub(super) fn of_volume(
     }
     let policy = context.se_linux_change_policy.as_deref();
     let policy = policy.unwrap_or("MountOption");
-    let label = match is_supported && policy != RECURSIVE {
-        true => label,
-        false => String::new(),
+    let label = if is_supported && policy != RECURSIVE {
+        label
+    } else {
+        String::new()
     };
     // An empty label cannot go into the mount, so the runtime would label each file.
-    let policy = match is_supported && !label.is_empty() {
-        true => policy,
-        false => RECURSIVE,
+    let policy = if is_supported && !label.is_empty() {
+        policy
+    } else {
+        RECURSIVE
     };
     Ok(Use {
         policy: policy.to_owned(),

@@ -65,17 +65,18 @@ fn set_condition(
     generation: i64,
     now: Timestamp,
 ) {
-    let (state, reason, message) = match is_common {
-        true => (
+    let (state, reason, message) = if is_common {
+        (
             "True",
             "CommonEncodingVersionSet",
             "Common encoding version set",
-        ),
-        false => (
+        )
+    } else {
+        (
             "False",
             "CommonEncodingVersionUnset",
             "Common encoding version unset",
-        ),
+        )
     };
     let mut condition = json!({
         "type": CONDITION, "status": state, "observedGeneration": generation,

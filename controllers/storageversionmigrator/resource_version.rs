@@ -72,9 +72,10 @@ pub(super) async fn resource_of(
                 .meta
                 .created
                 .map_or_else(Timestamp::default, Timestamp::from);
-            match saturating_since(statuses.clock.now(), created) < PATIENCE {
-                true => Resource::NotYet,
-                false => Resource::Missing,
+            if saturating_since(statuses.clock.now(), created) < PATIENCE {
+                Resource::NotYet
+            } else {
+                Resource::Missing
             }
         }
     })
@@ -115,14 +116,13 @@ impl ObjectSyncer for ResourceVersions {
         }
         let latest = self.latest(&served.resource).await?;
         let message;
-        let change = match is_well_formed(&latest) {
-            true => Change::Version(&latest),
-            false => {
-                message = format!(
-                    "latest resourceVersion for {gvr} is not valid: resource version is not well formed: {latest}"
-                );
-                Change::fail(&message)
-            }
+        let change = if is_well_formed(&latest) {
+            Change::Version(&latest)
+        } else {
+            message = format!(
+                "latest resourceVersion for {gvr} is not valid: resource version is not well formed: {latest}"
+            );
+            Change::fail(&message)
         };
         self.statuses.write(&migration, change).await?;
         Ok(Requeue::Never)

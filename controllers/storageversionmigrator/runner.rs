@@ -73,9 +73,10 @@ impl Syncer<GroupResource> for MigrationRunner {
         let all = self.migrations.list().into_iter();
         let plan = plan(all.filter(|migration| migration.spec.resource == *resource));
         for migration in plan.ended {
-            let progress = match migration.status.conditions.is_true(SUCCEEDED) {
-                true => Progress::Succeeded,
-                false => Progress::Failed,
+            let progress = if migration.status.conditions.is_true(SUCCEEDED) {
+                Progress::Succeeded
+            } else {
+                Progress::Failed
             };
             // The definition is marked before the migration. `Complete` takes the migration out of the
             // next plan, and a definition that is still marked would stay so.

@@ -78,9 +78,10 @@ impl ObjectSyncer for PolicyStatus {
         }
         let warnings = self.check(&policy).await?;
         // An empty object without warnings: it shows that the check took place.
-        let type_checking = match warnings.is_empty() {
-            true => json!({}),
-            false => json!({"expressionWarnings": warnings}),
+        let type_checking = if warnings.is_empty() {
+            json!({})
+        } else {
+            json!({"expressionWarnings": warnings})
         };
         let resource = ValidatingAdmissionPolicy::RESOURCE;
         let configuration = json!({

@@ -210,9 +210,10 @@ impl Checker<'_> {
                 Type::Dyn
             }
         };
-        match was_optional || optional {
-            true => Type::optional(found),
-            false => found,
+        if was_optional || optional {
+            Type::optional(found)
+        } else {
+            found
         }
     }
 

@@ -416,9 +416,10 @@ impl<'a> Estimate<'a> {
                         Some(Type::Text | Type::Bytes | Type::Dyn)
                     )
                 };
-                match args.iter().all(ordered) {
-                    true => (by(a.min(b), TRAVERSAL), None),
-                    false => (1, None),
+                if args.iter().all(ordered) {
+                    (by(a.min(b), TRAVERSAL), None)
+                } else {
+                    (1, None)
                 }
             }
             "_+_" => match self.types.get(&expr.id) {
@@ -471,9 +472,12 @@ impl<'a> Estimate<'a> {
             Some(entry) => entry.is_list,
             None => matches!(self.types.get(&fold.range.id), Some(Type::List(_))),
         };
-        let below = |part: &str, path: Vec<String>| match path.is_empty() {
-            true => path,
-            false => path.into_iter().chain([part.to_owned()]).collect(),
+        let below = |part: &str, path: Vec<String>| {
+            if path.is_empty() {
+                path
+            } else {
+                path.into_iter().chain([part.to_owned()]).collect()
+            }
         };
         let path = self.path(&fold.range);
         let values = if is_list { "@items" } else { "@values" };

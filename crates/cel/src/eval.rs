@@ -55,9 +55,10 @@ struct Run<'a> {
 impl<'a> Run<'a> {
     fn charge(&mut self, cost: u64) -> Result<(), Fail> {
         self.cost = self.cost.saturating_add(cost);
-        match self.cost > self.limit {
-            true => Err(Fail::Cost),
-            false => Ok(()),
+        if self.cost > self.limit {
+            Err(Fail::Cost)
+        } else {
+            Ok(())
         }
     }
 
@@ -300,8 +301,9 @@ impl<'a> Run<'a> {
 
 /// The value of a field that a constructed object does not have.
 fn absent(object: &Constructed, field: &str) -> Val {
-    match object.name == JSON_PATCH && PATCH_TEXTS.contains(&field) {
-        true => Val::text(""),
-        false => Val::Null,
+    if object.name == JSON_PATCH && PATCH_TEXTS.contains(&field) {
+        Val::text("")
+    } else {
+        Val::Null
     }
 }

@@ -53,9 +53,10 @@ impl Constructed {
     pub fn check_names(&self) -> Result<(), String> {
         let mut problems = Vec::new();
         self.collect_mismatches(&self.name, &mut problems);
-        match problems.is_empty() {
-            true => Ok(()),
-            false => Err(format!("type mismatch: {}", problems.join("\n"))),
+        if problems.is_empty() {
+            Ok(())
+        } else {
+            Err(format!("type mismatch: {}", problems.join("\n")))
         }
     }
 

@@ -160,10 +160,7 @@ impl Lexer<'_> {
             }
         }
         let text: String = self.letters[start..self.at].iter().collect();
-        let (digits, radix) = match hex {
-            true => (&text[2..], 16),
-            false => (&*text, 10),
-        };
+        let (digits, radix) = if hex { (&text[2..], 16) } else { (&*text, 10) };
         let number = u64::from_str_radix(digits, radix).ok();
         let unsigned = matches!(self.peek(0), Some('u' | 'U'));
         let issue = |message: &str| Issue {
@@ -237,9 +234,10 @@ impl Lexer<'_> {
                 }
             }
         }
-        let literal = match bytes {
-            true => Val::Bytes(Arc::from(content.0)),
-            false => Val::text(&String::from_utf8_lossy(&content.0)),
+        let literal = if bytes {
+            Val::Bytes(Arc::from(content.0))
+        } else {
+            Val::text(&String::from_utf8_lossy(&content.0))
         };
         Ok(Some(TokenKind::Literal(literal)))
     }

@@ -68,9 +68,10 @@ fn checked(
     let mut expr = parser::parse(source, library).map_err(show)?;
     let checked = check::check(&mut expr, declarations).map_err(show)?;
     let issues = check::literals(&expr, &checked.types);
-    match issues.is_empty() {
-        true => Ok((expr, checked)),
-        false => Err(show(issues)),
+    if issues.is_empty() {
+        Ok((expr, checked))
+    } else {
+        Err(show(issues))
     }
 }
 

@@ -113,9 +113,10 @@ fn masked(mut body: Value) -> Value {
         if message.contains(STOPS_AT_RANDOM) {
             return json!({"reason": body["reason"], "message": STOPS_AT_RANDOM});
         }
-        let message = match message.contains(IN_RANDOM_ORDER) {
-            true => in_order(&message),
-            false => message,
+        let message = if message.contains(IN_RANDOM_ORDER) {
+            in_order(&message)
+        } else {
+            message
         };
         let mut lines: Vec<&str> = message.lines().collect();
         lines.sort_unstable();

@@ -80,9 +80,10 @@ impl Sequence {
 fn step(kind: &Kind, is_first: bool, random: &mut StdRng) -> Step {
     let version = kind.versions.choose(random).expect("a kind has versions");
     let text = |field: &str| version[field].as_str().unwrap_or_default();
-    let extent = match is_first || random.random_bool(0.4) {
-        true => Extent::New,
-        false => Extent::Part,
+    let extent = if is_first || random.random_bool(0.4) {
+        Extent::New
+    } else {
+        Extent::Part
     };
     let template = &version["body"];
     let has_status = template.get("status").is_some();
@@ -99,9 +100,10 @@ fn step(kind: &Kind, is_first: bool, random: &mut StdRng) -> Step {
             fields.remove("spec");
         }
     }
-    let mut metadata = match random.random_bool(0.5) {
-        true => sample(&json!("$metadata"), extent, random),
-        false => json!({}),
+    let mut metadata = if random.random_bool(0.5) {
+        sample(&json!("$metadata"), extent, random)
+    } else {
+        json!({})
     };
     let manager = *MANAGERS.choose(random).expect("there are managers");
     let force = random.random_bool(0.35);
@@ -141,9 +143,10 @@ fn step(kind: &Kind, is_first: bool, random: &mut StdRng) -> Step {
         onto_last,
     };
     if is_first && random.random_bool(0.35) {
-        let manager = match random.random_bool(0.3) {
-            true => "kubectl-client-side-apply",
-            false => manager,
+        let manager = if random.random_bool(0.3) {
+            "kubectl-client-side-apply"
+        } else {
+            manager
         };
         if manager == "kubectl-client-side-apply" {
             let applied = whole(metadata.clone(), body.clone()).to_string();

@@ -37,9 +37,10 @@ impl Server {
             return Ok(None);
         }
         let rules = list(criteria, rules);
-        let matched = match rules.is_empty() {
-            true => Some(request.target.entry.clone()),
-            false => self.rule_matches(request, rules, equivalent),
+        let matched = if rules.is_empty() {
+            Some(request.target.entry.clone())
+        } else {
+            self.rule_matches(request, rules, equivalent)
         };
         let Some(matched) = matched else {
             return Ok(None);
@@ -65,9 +66,10 @@ impl Server {
             return Some(entry.clone());
         }
         let others = || self.registry.resources_of(&entry.store);
-        match equivalent && !rules.is_empty() {
-            true => others().into_iter().find(|other| fits(&other.resource)),
-            false => None,
+        if equivalent && !rules.is_empty() {
+            others().into_iter().find(|other| fits(&other.resource))
+        } else {
+            None
         }
     }
 

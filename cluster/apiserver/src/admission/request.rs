@@ -99,9 +99,10 @@ impl Request<'_> {
 
     /// The namespace of the object. A Namespace is not in itself.
     pub(crate) fn namespace(&self) -> &str {
-        match self.target.resource().namespaced {
-            true => &self.target.namespace,
-            false => "",
+        if self.target.resource().namespaced {
+            &self.target.namespace
+        } else {
+            ""
         }
     }
 

@@ -62,9 +62,12 @@ pub(crate) fn check(kind: &str, object: &Value, errors: &mut Errors) {
     let complaints = |name: &str| {
         let complaints = name_complaints(kind, object, name, release).into_iter();
         // The newer checks of names count bytes.
-        let worded = complaints.map(|complaint| match is_prefix_free {
-            true => complaint.replace("253 characters", "253 bytes"),
-            false => complaint,
+        let worded = complaints.map(|complaint| {
+            if is_prefix_free {
+                complaint.replace("253 characters", "253 bytes")
+            } else {
+                complaint
+            }
         });
         worded.collect()
     };

@@ -154,12 +154,13 @@ pub(crate) fn missing(held: &[Rule], wanted: &[Rule]) -> Vec<String> {
     // Verbs of one resource share a line.
     let mut of_resources: BTreeMap<_, Vec<String>> = BTreeMap::new();
     for part in missing {
-        match part.urls.is_empty() {
-            true => of_resources
+        if part.urls.is_empty() {
+            of_resources
                 .entry([part.groups, part.resources, part.names])
                 .or_default()
-                .extend(part.verbs),
-            false => of_urls.push(part.compact()),
+                .extend(part.verbs)
+        } else {
+            of_urls.push(part.compact())
         }
     }
     let of_resources = of_resources

@@ -79,9 +79,10 @@ impl Expressions {
     }
 
     pub(crate) fn compile(&self, source: &str, wanted: &[Type], authorizer: bool) -> Expression {
-        let declarations = match authorizer {
-            true => &self.declarations,
-            false => &self.without_authorizer,
+        let declarations = if authorizer {
+            &self.declarations
+        } else {
+            &self.without_authorizer
         };
         Expression::compile(source, declarations, wanted)
     }

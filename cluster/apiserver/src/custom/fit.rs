@@ -171,9 +171,12 @@ impl Check<'_> {
             self.invalid(path, value, &format!("be a multiple of {factor}"));
         }
         let or_equal = |exclusive: bool| if exclusive { "" } else { " or equal to" };
-        let than = |exclusive: bool, words: &str, limit: &Number| match exclusive {
-            true => format!("be {words} {}", shown(limit)),
-            false => format!("be {words}{} {}", or_equal(exclusive), shown(limit)),
+        let than = |exclusive: bool, words: &str, limit: &Number| {
+            if exclusive {
+                format!("be {words} {}", shown(limit))
+            } else {
+                format!("be {words}{} {}", or_equal(exclusive), shown(limit))
+            }
         };
         let exclusive = schema.exclusive_maximum;
         if let Some(max) = exceeds(&schema.maximum, &|found, max| {

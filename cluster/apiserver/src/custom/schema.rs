@@ -81,9 +81,10 @@ pub(super) struct Rule {
 impl Rule {
     /// The rule in messages about failures of its evaluation.
     pub(super) fn shown(&self) -> &str {
-        match self.message.is_empty() {
-            true => self.rule.trim(),
-            false => self.message.trim(),
+        if self.message.is_empty() {
+            self.rule.trim()
+        } else {
+            self.message.trim()
         }
     }
 }

@@ -147,9 +147,12 @@ impl Versions<'_> {
         paths: &Paths,
         errors: &mut Errors,
     ) {
-        let field = |name: &str| match self.is_shared(name) == shared {
-            true => at(version, name),
-            false => &Value::Null,
+        let field = |name: &str| {
+            if self.is_shared(name) == shared {
+                at(version, name)
+            } else {
+                &Value::Null
+            }
         };
         let schema = at(field("schema"), "openAPIV3Schema");
         if !schema.is_null() {

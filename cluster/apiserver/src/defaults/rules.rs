@@ -492,9 +492,10 @@ fn policy_types(fields: &mut Fields) {
     if !is_empty(fields, "policyTypes") {
         return;
     }
-    let types = match is_empty(fields, "egress") {
-        true => json!(["Ingress"]),
-        false => json!(["Ingress", "Egress"]),
+    let types = if is_empty(fields, "egress") {
+        json!(["Ingress"])
+    } else {
+        json!(["Ingress", "Egress"])
     };
     fields.insert("policyTypes".to_owned(), types);
 }

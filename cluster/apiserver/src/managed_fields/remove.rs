@@ -38,9 +38,10 @@ fn in_map(map: Mapping<'_>, fields: Map<String, Value>, set: &FieldSet) -> Value
             left.insert(key, value);
         }
     }
-    match left.is_empty() && !was_inside {
-        true => Value::Null,
-        false => Value::Object(left),
+    if left.is_empty() && !was_inside {
+        Value::Null
+    } else {
+        Value::Object(left)
     }
 }
 
@@ -52,9 +53,10 @@ fn in_list(list: &Listing<'_>, items: Vec<Value>, set: &FieldSet) -> Value {
         let below = name.and_then(|name| set.child(&name));
         left.extend(kept(list.item, item, below, &mut was_inside));
     }
-    match left.is_empty() && !was_inside {
-        true => Value::Null,
-        false => Value::Array(left),
+    if left.is_empty() && !was_inside {
+        Value::Null
+    } else {
+        Value::Array(left)
     }
 }
 

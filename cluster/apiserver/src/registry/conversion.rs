@@ -50,10 +50,7 @@ impl Resource {
         if let Some(converter) = self.converter() {
             convert(converter, &mut objects, &own, server).await?;
         }
-        let read = |(object, is_own)| match is_own {
-            true => object,
-            false => self.reread(object),
-        };
+        let read = |(object, is_own)| if is_own { object } else { self.reread(object) };
         Ok(objects.into_iter().zip(versions).map(read).collect())
     }
 

@@ -232,9 +232,10 @@ impl Resource {
     /// A stored object after a change of its definition. Only a webhook could convert objects of
     /// other versions, so these stay unchanged.
     pub(crate) fn reread_stored(&self, object: Value) -> Value {
-        match self.converter().is_some() && object["apiVersion"] != *self.api_version() {
-            true => object,
-            false => self.reread(object),
+        if self.converter().is_some() && object["apiVersion"] != *self.api_version() {
+            object
+        } else {
+            self.reread(object)
         }
     }
 

@@ -310,9 +310,10 @@ fn untyped(config: &Value, why: &str) -> Status {
 /// Upstream: `apimachinery/pkg/util/managedfields/internal/structuredmerge.go`, Apply.
 fn inconvertible(config: &Value, why: &str) -> Status {
     let (named, kind) = described(config);
-    let wrapped = match why.starts_with("illegal base64") {
-        true => "error decoding from json: ",
-        false => "",
+    let wrapped = if why.starts_with("illegal base64") {
+        "error decoding from json: "
+    } else {
+        ""
     };
     Status::unclassified(format!(
         "failed to convert new object ({named}; {kind}) to proper version: unable to convert unstructured object to {kind}: {wrapped}{why}"

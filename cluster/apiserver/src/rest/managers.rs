@@ -252,15 +252,14 @@ impl Server {
             convert: &Conversions::new(self, resource),
         };
         let shown: (Value, Value);
-        let (old, new) = match resource.is_converted() {
-            true => {
-                shown = (
-                    resource.converted(old.clone()),
-                    resource.converted(new.clone()),
-                );
-                (&shown.0, &shown.1)
-            }
-            false => (old, new),
+        let (old, new) = if resource.is_converted() {
+            shown = (
+                resource.converted(old.clone()),
+                resource.converted(new.clone()),
+            );
+            (&shown.0, &shown.1)
+        } else {
+            (old, new)
         };
         let new = &*resource.managed(new);
         let time = author.time(self.time());

@@ -71,9 +71,10 @@ impl Patch {
     /// The patch of an object of `resource`. Custom kinds have no strategic merge patches.
     pub(super) fn of(mut self, resource: &Resource) -> Result<Self, Status> {
         self.is_custom = resource.custom.is_some();
-        match self.kind == Kind::Strategic && self.is_custom {
-            true => Err(Status::unsupported_body(CUSTOM_PATCHES)),
-            false => Ok(self),
+        if self.kind == Kind::Strategic && self.is_custom {
+            Err(Status::unsupported_body(CUSTOM_PATCHES))
+        } else {
+            Ok(self)
         }
     }
 

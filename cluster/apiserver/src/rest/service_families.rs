@@ -119,9 +119,10 @@ fn choose_families(service: &mut Value, old: Option<&Value>, errors: &mut Errors
             families.push(json!(FAMILY));
         }
         if families.len() < 2 && !is_single {
-            let other = match families[0] == FAMILY {
-                true => OTHER_FAMILY,
-                false => FAMILY,
+            let other = if families[0] == FAMILY {
+                OTHER_FAMILY
+            } else {
+                FAMILY
             };
             families.push(json!(other));
         }
@@ -172,13 +173,14 @@ fn families_of_addresses(service: &Value, families: &mut Vec<Value>, errors: &mu
             continue;
         }
         let parsed = address.as_str().and_then(addresses::sloppy);
-        match parsed.is_some_and(|address| address.is_ipv6()) {
-            true => errors.invalid(
+        if parsed.is_some_and(|address| address.is_ipv6()) {
+            errors.invalid(
                 format!("spec.clusterIPs[{index}]"),
                 addresses.to_vec(),
                 format!("{OTHER_FAMILY} is not configured on this cluster"),
-            ),
-            false => families.push(json!(FAMILY)),
+            )
+        } else {
+            families.push(json!(FAMILY))
         }
     }
 }
@@ -201,15 +203,16 @@ mod tests {
         let mut service = in_service(new);
         link_addresses(&mut service, old.as_ref());
         let errors = complete(Release::DEFAULT, &mut service, old.as_ref());
-        match errors.is_empty() {
-            true => json!([
+        if errors.is_empty() {
+            json!([
                 service["spec"]["ipFamilyPolicy"],
                 service["spec"]["ipFamilies"]
-            ]),
-            false => errors
+            ])
+        } else {
+            errors
                 .iter()
                 .map(|error| Value::from(error.to_string()))
-                .collect(),
+                .collect()
         }
     }
 

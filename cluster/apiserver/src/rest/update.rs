@@ -300,9 +300,10 @@ impl Server {
             })
             .await?;
         }
-        let compared = match resource.distinguishes_empties() {
-            true => old,
-            false => alike,
+        let compared = if resource.distinguishes_empties() {
+            old
+        } else {
+            alike
         };
         if part != Some("status") && metadata::generation_grows(resource, &new, compared) {
             metadata::advance_generation(resource, &mut new);

@@ -447,9 +447,10 @@ fn replacement_policy(field: &str, spec: &Value, errors: &mut Errors) {
     let Some(policy) = at(spec, "podReplacementPolicy").as_str() else {
         return;
     };
-    let supported: &[&str] = match at(spec, "podFailurePolicy").is_null() {
-        true => &["Failed", "TerminatingOrFailed"],
-        false => &["Failed"],
+    let supported: &[&str] = if at(spec, "podFailurePolicy").is_null() {
+        &["Failed", "TerminatingOrFailed"]
+    } else {
+        &["Failed"]
     };
     errors.one_of(field, policy, supported);
 }

@@ -153,11 +153,10 @@ impl Driver {
             return Outcome::Later(left);
         }
         calls.remove(&id);
-        match failure {
-            true => {
-                Outcome::Failed("rpc error: code = Internal desc = simulated failure".to_owned())
-            }
-            false => Outcome::Done,
+        if failure {
+            Outcome::Failed("rpc error: code = Internal desc = simulated failure".to_owned())
+        } else {
+            Outcome::Done
         }
     }
 

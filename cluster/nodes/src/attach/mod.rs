@@ -175,9 +175,10 @@ impl Mounts {
             let mut attached = attached.filter(|volume| volume.name == *name);
             attached.next().is_some()
         };
-        match wanted.iter().all(is_attached) {
-            true => Mounted::Yes,
-            false => Mounted::No,
+        if wanted.iter().all(is_attached) {
+            Mounted::Yes
+        } else {
+            Mounted::No
         }
     }
 

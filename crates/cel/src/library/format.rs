@@ -43,9 +43,10 @@ pub(super) const ROWS: &[Row] = &[
             return Err(Fail::no_overload());
         };
         let problems = (format.check)(text);
-        Ok(match problems.is_empty() {
-            true => Val::Optional(None),
-            false => Val::some(Val::list(problems.iter().map(|p| Val::text(p)).collect())),
+        Ok(if problems.is_empty() {
+            Val::Optional(None)
+        } else {
+            Val::some(Val::list(problems.iter().map(|p| Val::text(p)).collect()))
         })
     }),
 ];

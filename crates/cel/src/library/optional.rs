@@ -52,9 +52,10 @@ fn non_zero(args: &[Val]) -> Result<Val, Fail> {
         Val::Optional(value) => value.is_none(),
         _ => false,
     };
-    Ok(match is_zero {
-        true => Val::Optional(None),
-        false => Val::some(args[0].clone()),
+    Ok(if is_zero {
+        Val::Optional(None)
+    } else {
+        Val::some(args[0].clone())
     })
 }
 

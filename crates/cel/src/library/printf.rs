@@ -161,9 +161,10 @@ fn shown(value: &Val, inside: bool) -> Option<String> {
         Val::Text(text) if inside => format!("\"{text}\""),
         Val::Bytes(bytes) => {
             let text = String::from_utf8_lossy(bytes);
-            match inside {
-                true => format!("b\"{text}\""),
-                false => text.into_owned(),
+            if inside {
+                format!("b\"{text}\"")
+            } else {
+                text.into_owned()
             }
         }
         Val::Double(number) if inside => fixed(*number, DEFAULT_PRECISION),

@@ -82,8 +82,9 @@ fn completed(prefix: &str) -> String {
 }
 
 fn of_schema(format: &str, text: &str, problem: &str) -> Vec<String> {
-    match string_formats::fits(format, text) {
-        true => Vec::new(),
-        false => vec![problem.to_owned()],
+    if string_formats::fits(format, text) {
+        Vec::new()
+    } else {
+        vec![problem.to_owned()]
     }
 }

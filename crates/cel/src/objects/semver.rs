@@ -124,9 +124,10 @@ impl Part {
                 .map(Part::Number)
                 .map_err(|_| format!("strconv.ParseUint: parsing {text:?}: value out of range"));
         }
-        match is_word(text) {
-            true => Ok(Part::Word(text.to_owned())),
-            false => Err(format!("Invalid character(s) found in prerelease {text:?}")),
+        if is_word(text) {
+            Ok(Part::Word(text.to_owned()))
+        } else {
+            Err(format!("Invalid character(s) found in prerelease {text:?}"))
         }
     }
 }

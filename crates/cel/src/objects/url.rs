@@ -137,8 +137,9 @@ fn escaped(path: &str) -> String {
         .remove(b']')
         .remove(b'%');
     let valid = percent_decode_str(path).decode_utf8().is_ok();
-    match valid {
-        true => percent_encoding::utf8_percent_encode(path, ALLOWED).to_string(),
-        false => path.to_owned(),
+    if valid {
+        percent_encoding::utf8_percent_encode(path, ALLOWED).to_string()
+    } else {
+        path.to_owned()
     }
 }

@@ -209,9 +209,10 @@ fn quantity(text: &str) -> String {
         unsigned <<= power;
     }
     if budget >= 0 && scale >= -9 && unsigned <= i128::from(i64::MAX) {
-        let is_canonical = match binary {
-            false => scale % 3 == 0 && !digits.ends_with("000") && !digits.starts_with('0'),
-            true => digits.parse::<i128>().unwrap() % 8 != 0,
+        let is_canonical = if binary {
+            digits.parse::<i128>().unwrap() % 8 != 0
+        } else {
+            scale % 3 == 0 && !digits.ends_with("000") && !digits.starts_with('0')
         };
         let value = if negative { -unsigned } else { unsigned };
         let kept = if is_canonical { text } else { "" };

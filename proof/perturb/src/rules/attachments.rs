@@ -81,12 +81,13 @@ fn unreported(state: &State, change: &Change) -> Result<(), String> {
     };
     let reported = node["status"]["volumesAttached"].as_array();
     let mut reported = reported.into_iter().flatten();
-    match reported.any(|reported| reported["name"] == *volume) {
-        false => Ok(()),
-        true => Err(format!(
+    if reported.any(|reported| reported["name"] == *volume) {
+        Err(format!(
             "{} still reports {volume}",
             node["metadata"]["name"]
-        )),
+        ))
+    } else {
+        Ok(())
     }
 }
 

@@ -231,9 +231,10 @@ impl Server {
                 for warning in &answer.warnings {
                     request.origin.warn(warning.clone());
                 }
-                match answer.allowed {
-                    true => Ok(Some(answer)),
-                    false => Err(review::refusal(name, &answer.status)),
+                if answer.allowed {
+                    Ok(Some(answer))
+                } else {
+                    Err(review::refusal(name, &answer.status))
                 }
             }
             Err(_) if webhook.ignores_failures() => Ok(None),

@@ -81,9 +81,10 @@ pub(super) fn answer(body: &Value, kind: Kind, version: &str, uid: &str) -> Resu
     }
     let warnings = list(response, "warnings").iter().filter_map(Value::as_str);
     let allowed = response["allowed"] == true;
-    let patch = match encoded.is_empty() || !allowed {
-        true => None,
-        false => Some(decoded(encoded, patch_type.unwrap_or("JSONPatch"))?),
+    let patch = if encoded.is_empty() || !allowed {
+        None
+    } else {
+        Some(decoded(encoded, patch_type.unwrap_or("JSONPatch"))?)
     };
     Ok(Answer {
         allowed,

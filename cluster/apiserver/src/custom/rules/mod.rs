@@ -312,9 +312,10 @@ impl Check {
             }
             let selves = Selves {
                 new: new.clone(),
-                old: match optional {
-                    true => Some(Val::Optional(old.clone().map(Arc::new))),
-                    false => old.clone(),
+                old: if optional {
+                    Some(Val::Optional(old.clone().map(Arc::new)))
+                } else {
+                    old.clone()
                 },
             };
             let mut spent = 0;
@@ -361,9 +362,10 @@ impl Check {
                 }
             };
             let failed = error(path, problem(rule, rules, value, message));
-            match !compiled.uses_old() && place.is_kept(value) {
-                true => self.found.kept.push(failed),
-                false => self.found.errors.push(failed),
+            if !compiled.uses_old() && place.is_kept(value) {
+                self.found.kept.push(failed)
+            } else {
+                self.found.errors.push(failed)
             }
         }
         Ok(())
@@ -372,9 +374,12 @@ impl Check {
     /// The message of a failed rule. `Err` if its evaluation is too expensive.
     fn message(&mut self, compiled: &Compiled, selves: &Selves) -> Result<String, String> {
         let rule = &compiled.rule;
-        let default = || match rule.message.is_empty() {
-            true => format!("failed rule: {}", rule.shown()),
-            false => rule.shown().to_owned(),
+        let default = || {
+            if rule.message.is_empty() {
+                format!("failed rule: {}", rule.shown())
+            } else {
+                rule.shown().to_owned()
+            }
         };
         let Some(Ok(program)) = &compiled.message else {
             return Ok(default());

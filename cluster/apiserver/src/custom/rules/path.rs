@@ -22,15 +22,12 @@ pub(super) fn normalized(schema: &Schema, path: &str) -> Option<String> {
             return None;
         }
         rest = after;
-        schema = match schema.properties.is_empty() {
-            false => {
-                shown = format!("{shown}.{name}");
-                schema.property(&name)?
-            }
-            true => {
-                shown = format!("{shown}[{name}]");
-                schema.additional()?
-            }
+        schema = if schema.properties.is_empty() {
+            shown = format!("{shown}[{name}]");
+            schema.additional()?
+        } else {
+            shown = format!("{shown}.{name}");
+            schema.property(&name)?
         };
     }
     Some(shown)

@@ -212,11 +212,11 @@ impl Entry {
         fields: Fields,
         version: Value,
     ) -> Option<Difference> {
-        // Between two distant sends, the object may have been as wanted. A creation with a generated name has
-        // no such object: the present manager may have made it before the first look-up.
+        // Between two distant sends, the object may have been as wanted. An object that is one of many does not
+        // tell: the present manager may have made another one, or deleted another one.
         let has_changed = self.version.as_ref().is_some_and(|old| *old != version);
-        let is_generated = self.write.verb == Verb::Generate;
-        if std::mem::take(&mut self.was_interrupted) && (has_changed || is_generated) {
+        let is_anew = has_changed || self.write.is_one_of_many();
+        if std::mem::take(&mut self.was_interrupted) && is_anew {
             self.fields.clear();
         }
         self.version = Some(version);
@@ -472,6 +472,26 @@ mod tests {
         story.run((1, 29, 1), |_| None, |_| pods(1));
         story.run((29, 35, 3), |_| Some(child()), |_| pods(1));
         assert_eq!(story.reports, [], "two creations, 29 seconds apart");
+    }
+
+    #[test]
+    fn a_pod_that_is_chosen_twice_is_no_difference() {
+        let delete = || {
+            let path = "/api/v1/namespaces/n/pods/a-1";
+            let mut delete = write(Method::DELETE, path, "", json!({}));
+            delete.context.key = "n/a".to_owned();
+            delete
+        };
+        let pod = || Live::Object(json!({"metadata": {"name": "a-1", "resourceVersion": "7"}}));
+        // The present manager deleted other pods than this one, both times.
+        let mut story = Story::new();
+        story.run((0, 1, 1), |_| Some(delete()), |_| pod());
+        story.run((1, 93, 1), |_| None, |_| pod());
+        story.run((93, 100, 3), |_| Some(delete()), |_| pod());
+        story.run((100, 120, 1), |_| None, |_| pod());
+        assert_eq!(story.reports, [], "two deletions, 93 seconds apart");
+        story.run((120, 200, 3), |_| Some(delete()), |_| pod());
+        assert_eq!(story.reports.len(), 1, "a deletion that stays wanted");
     }
 
     #[test]

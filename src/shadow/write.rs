@@ -234,6 +234,13 @@ impl Write {
         format!("{} {}{prefix}", self.resource, place.join("/"))
     }
 
+    /// Whether any of several objects does as well: a new one with a generated name, or the pod that a sync
+    /// chose to delete. Equal pods have no order that both managers share.
+    pub(super) fn is_one_of_many(&self) -> bool {
+        let is_pod = self.resource == "pods" && !self.context.key.is_empty();
+        self.verb == Verb::Generate || (self.verb == Verb::Delete && is_pod)
+    }
+
     /// Whether values of this object must not be shown.
     pub(super) fn is_secret(&self) -> bool {
         self.resource == "secrets"

@@ -40,8 +40,8 @@ pub(super) struct Facts {
     pub(super) answers: BTreeMap<Request, Answer>,
     /// The Lease of the flags, or without leader election the default one; `None` if it is absent.
     pub(super) lease: Result<Option<Lease>, String>,
-    /// Keys for tokens of ServiceAccounts; `None` if they are not visible.
-    pub(super) keys: Option<AcceptedKeys>,
+    /// Keys for tokens of ServiceAccounts.
+    pub(super) keys: Result<AcceptedKeys, String>,
     /// Authorities of client certificates.
     pub(super) client_ca: Option<String>,
     /// The bundle in `kube-system/kube-root-ca.crt`.
@@ -143,10 +143,10 @@ impl Reader {
     }
 
     /// The keys of tokens. The API server serves them in their own media type only.
-    async fn accepted_keys(&self) -> Option<AcceptedKeys> {
+    async fn accepted_keys(&self) -> Result<AcceptedKeys, String> {
         let form = "application/jwk-set+json, application/json";
         let body = self.client.get_path_as("/openid/v1/jwks", form).await;
-        decode(&body.ok()?).ok()
+        decode(&body.map_err(|error| error.to_string())?)
     }
 
     async fn text(&self, path: &str) -> Result<String, String> {

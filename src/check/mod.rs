@@ -208,10 +208,8 @@ fn of_keys(config: &Config, facts: &Facts, now: Timestamp) -> Vec<Finding> {
             .then(|| std::fs::read(path).ok())
             .flatten()
     };
-    if let Some(key) = read("service-account-private-key-file")
-        && let Some(accepted) = &facts.keys
-    {
-        findings.extend(files::account_key(&key, accepted));
+    if let Some(key) = read("service-account-private-key-file") {
+        findings.extend(files::account_key(&key, &facts.keys));
     }
     for flag in [
         "cluster-signing-cert-file",

@@ -267,6 +267,8 @@ pub async fn start(
     };
     let attach = config.attaches_volumes.then(|| {
         let wake = wake_pods_of_node(&pods.store(), &queue, &duties);
+        let simulated = Arc::clone(&duties);
+        let is_ours = move |node: &str| simulated.has_node(node);
         let cluster = attach::Cluster {
             client: &client,
             clock: &clock,
@@ -274,7 +276,7 @@ pub async fn start(
             pods: &pods,
             nodes: &nodes,
         };
-        Attach::new(&cluster, behaviours.clone(), &metrics, wake)
+        Attach::new(&cluster, behaviours.clone(), &metrics, wake, is_ours)
     });
     let node_queue = WorkQueue::new("simulated_nodes", &metrics);
     let recorder = EventRecorder::start(COMPONENT, client.clone(), clock.clone(), tasks, stop);

@@ -42,17 +42,18 @@ pub(super) struct Attach {
 
 impl Attach {
     /// Requests the caches. `wake` gets the name of each node whose list of attached volumes
-    /// changes.
+    /// changes. `is_ours` tells which nodes are simulated: other kubelets report for themselves.
     pub(super) fn new(
         of: &Cluster<'_>,
         behaviours: Behaviours,
         metrics: &QueueMetrics,
         wake: impl Fn(&str) + Send + Sync + 'static,
+        is_ours: impl Fn(&str) -> bool + Send + Sync + 'static,
     ) -> Self {
         let mounts_queue = WorkQueue::new("simulated_mounts", metrics);
         let driver_queue = WorkQueue::new("simulated_attachments", metrics);
         Self {
-            mounts: Arc::new(Mounts::new(of, behaviours, &mounts_queue, wake)),
+            mounts: Arc::new(Mounts::new(of, behaviours, &mounts_queue, wake, is_ours)),
             driver: Arc::new(attacher::Driver::new(of, &driver_queue)),
             mounts_queue,
             driver_queue,
@@ -97,6 +98,7 @@ pub(super) struct Mounts {
     nodes: Store<SimNode>,
     by_node: Index<SimPod>,
     behaviours: Behaviours,
+    is_ours: Box<dyn Fn(&str) -> bool + Send + Sync>,
 }
 
 /// The answer of a node about the volumes of a pod.
@@ -117,6 +119,7 @@ impl Mounts {
         behaviours: Behaviours,
         queue: &WorkQueue<ObjectKey>,
         wake: impl Fn(&str) + Send + Sync + 'static,
+        is_ours: impl Fn(&str) -> bool + Send + Sync + 'static,
     ) -> Self {
         let Cluster {
             client,
@@ -144,9 +147,13 @@ impl Mounts {
                 Change::Deleted { .. } => return,
             };
             let attached = |node: &SimNode| node.node().status.volumes_attached.clone();
+            let used = |node: &SimNode| node.node().status.volumes_in_use.clone();
             if old.is_none_or(|old| attached(old) != attached(node)) {
                 queued.add(node.key());
                 wake(&node.meta().name);
+            } else if old.is_some_and(|old| used(old) != used(node)) {
+                // A report that was compared with an older node may be wrong.
+                queued.add(node.key());
             }
         });
         Self {
@@ -156,6 +163,7 @@ impl Mounts {
             nodes: nodes.store(),
             by_node: pods_by_node(&pods.store()),
             behaviours,
+            is_ours: Box::new(is_ours),
         }
     }
 
@@ -233,7 +241,8 @@ impl Syncer for Mounts {
     async fn sync(&self, key: &ObjectKey) -> Result<Requeue, ApiError> {
         let node: Option<Arc<SimNode>> = self.nodes.get(key);
         // The kubelet of a dead node reports nothing. When it is back, its pods change.
-        if let Some(node) = node.filter(|node| !self.behaviours.is_dead(&node.meta().name)) {
+        let reports = |name: &str| (self.is_ours)(name) && !self.behaviours.is_dead(name);
+        if let Some(node) = node.filter(|node| reports(&node.meta().name)) {
             self.report(&node).await?;
         }
         Ok(Requeue::Never)

@@ -147,3 +147,31 @@ async fn a_claim_of_a_waiting_class_is_bound_for_its_first_pod() {
         "node-0"
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn other_kubelets_report_the_volumes_of_their_nodes() {
+    let cluster = DevCluster::builder()
+        .simulated_nodes(NodesConfig {
+            count: 1,
+            attaches_volumes: true,
+            ..NodesConfig::default()
+        })
+        .start()
+        .await
+        .unwrap();
+    let used = json!(["kubernetes.io/csi/example.com^v"]);
+    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "real"}, "status": {"volumesInUse": used}});
+    cluster.create(node).await.unwrap();
+    // The pod on `real` has changed before the one on the simulated node, which runs in the end.
+    for (name, node) in [("on-real", "real"), ("p", "node-0")] {
+        let mut pod = pod("a");
+        pod["metadata"]["name"] = name.into();
+        pod["spec"]["nodeName"] = node.into();
+        cluster.create(pod).await.unwrap();
+    }
+    let runs = |pods: &[Value]| pods.iter().any(|pod| pod["status"]["phase"] == "Running");
+    cluster.wait_for("pods", LIMIT, runs).await.unwrap();
+    let nodes = cluster.objects("nodes");
+    let real = nodes.iter().find(|node| node["metadata"]["name"] == "real");
+    assert_eq!(real.unwrap()["status"]["volumesInUse"], used);
+}

@@ -617,9 +617,12 @@ impl Exchange {
         }
     }
 
-    /// Waits for a token of the client's throttle.
+    /// Waits for a token of the client's throttle. A write that is held back costs the server nothing.
     async fn throttle(&self, call: &Call<'_>) {
         let Some(bucket) = &self.throttle else { return };
+        if self.holds_back() && call.method != Method::GET {
+            return;
+        }
         let wait = bucket.lock().reserve();
         // A timer costs a system call even if it has expired already.
         if !wait.is_zero() {

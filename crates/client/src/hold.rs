@@ -164,6 +164,34 @@ mod tests {
         }
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn held_writes_do_not_wait_for_the_throttle() {
+        let server = tower::service_fn(|_: Request<Body>| async {
+            Ok::<_, std::convert::Infallible>(Response::new(Body::from(b"{}".to_vec())))
+        });
+        let settings = ClientSettings {
+            user_agent: user_agent("job-controller"),
+            qps: 0.1,
+            burst: 1,
+            timeout: Duration::from_secs(1),
+        };
+        let client = ApiClient::new(
+            HttpService::new(server).holding_back(Arc::new(|_| {})),
+            settings,
+            ClientMetrics::register(&Registry::new()).unwrap(),
+        );
+        let pod = Target::named::<Pod>("a", "b");
+        let began = tokio::time::Instant::now();
+        client.get(pod).await.unwrap();
+        for _ in 0..300 {
+            let refusal = client.delete(pod, &json!({})).await;
+            assert!(refusal.unwrap_err().is_fenced());
+        }
+        assert_eq!(began.elapsed(), Duration::ZERO);
+        client.get(pod).await.unwrap();
+        assert_eq!(began.elapsed(), Duration::from_secs(10), "reads wait");
+    }
+
     #[tokio::test]
     async fn every_kind_of_write_is_described_and_never_sent() {
         let sent = Arc::new(AtomicUsize::new(0));

@@ -68,6 +68,8 @@ impl Watcher {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut lease_due = Instant::now();
         let mut is_announced = self.has_started;
+        // The controllers of the last start may have sent writes until their end.
+        self.ledger.lock().restart();
         loop {
             let now = ticks.tick().await;
             if !is_announced && progress.is_working() {

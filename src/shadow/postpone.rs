@@ -1,9 +1,9 @@
 //! Creations that the present manager cannot make yet, so that a difference tells nothing.
 //!
 //! - The API server refuses them for either manager: pods beyond a quota, or a webhook that does not answer.
-//!   A shadow cannot try. The namespace tells, and the Events of the present manager: it reports most
-//!   refusals in an Event about the owner. Refused revisions of controllers have none, but other objects of
-//!   the namespace tell of the same webhook.
+//!   A shadow cannot try. The namespace tells, its quotas, and the Events of the present manager: it reports
+//!   most refusals in an Event about the owner. Refused revisions of controllers have none, but other objects
+//!   of the namespace tell of the same webhook.
 //! - Their owner is in foreground deletion. The garbage collector may have deleted the object again.
 //! - They replace failed pods of a Job. The present manager alone knows which failures its back-off counts.
 
@@ -31,6 +31,8 @@ const JOB_UID: &str = "batch.kubernetes.io/controller-uid";
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Witnesses {
     pub(super) namespace: String,
+    /// The quotas of the namespace.
+    pub(super) quotas: String,
     /// All Warning Events of the namespace.
     pub(super) warnings: String,
     /// The Warning Events about the owner of the new object, else about the object of the sync.
@@ -49,6 +51,7 @@ impl Witnesses {
         }
         let name = write.namespace.as_deref()?;
         let namespace = format!("/api/v1/namespaces/{name}");
+        let quotas = format!("{namespace}/resourcequotas");
         let warnings = query(&namespace, "events", "fieldSelector", "type=Warning");
         let Some(owner) = write.owner() else {
             // Such as claims of a StatefulSet: the Events are about the object of the sync.
@@ -60,6 +63,7 @@ impl Witnesses {
             return Some(Self {
                 events,
                 namespace,
+                quotas,
                 warnings,
                 ..Self::default()
             });
@@ -74,6 +78,7 @@ impl Witnesses {
             owner: Some(path_of(owner, name)),
             pods: is_job.then(|| query(&namespace, "pods", "labelSelector", &pods)),
             namespace,
+            quotas,
             warnings,
         })
     }
@@ -112,6 +117,29 @@ pub(super) fn is_terminating(namespace: &Live) -> bool {
     }
 }
 
+/// Whether one of `quotas` has no room for one more object of `resource`, such as `configmaps` or
+/// `jobs.batch`. Most controllers send no Event about that. Quotas with a scope are for pods and claims, and
+/// those have Events.
+/// Upstream: `count/<resource>.<group>`, and the plain names of core resources.
+pub(super) fn is_full(quotas: &Live, resource: &str) -> bool {
+    let Live::List(quotas) = quotas else {
+        return false;
+    };
+    let count = format!("count/{resource}");
+    let has_scope = |quota: &Value| {
+        let scopes = ["scopes", "scopeSelector"].into_iter();
+        scopes
+            .map(|field| &quota["spec"][field])
+            .any(|scope| !scope.is_null())
+    };
+    let is_exhausted = |quota: &Value, name: &str| {
+        let number = |field: &str| quota["status"][field][name].as_str()?.parse::<u64>().ok();
+        number("hard").is_some_and(|hard| number("used").is_some_and(|used| used >= hard))
+    };
+    let mut quotas = quotas.iter().filter(|quota| !has_scope(quota));
+    quotas.any(|quota| is_exhausted(quota, resource) || is_exhausted(quota, &count))
+}
+
 /// Whether the garbage collector deletes the new objects of `owner`, before `owner` itself.
 pub(super) fn is_in_foreground_deletion(owner: &Live) -> bool {
     let Live::Object(owner) = owner else {
@@ -147,8 +175,10 @@ pub(super) fn tells_refusal(events: &Live, now: Timestamp) -> bool {
     };
     events.iter().any(|event| {
         let reason = event["reason"].as_str().unwrap_or_default();
-        // FailedCreate, FailedToCreateEndpoint, ReplicaSetCreateError.
-        let is_refusal = reason.contains("Create") || reason == "FailedToUpdateEndpointSlices";
+        // FailedCreate, FailedToCreateEndpoint, ReplicaSetCreateError, FailedResourceClaimCreation. Events about
+        // a pod have FailedBinding for the claim of an ephemeral volume only.
+        let is_refusal = reason.contains("Creat")
+            || matches!(reason, "FailedToUpdateEndpointSlices" | "FailedBinding");
         let since = last_time(event).map(|at| now.duration_since(at));
         is_refusal && since.is_some_and(|since| since.unsigned_abs() < LATEST)
     })
@@ -191,6 +221,7 @@ mod tests {
         let pods = write(Method::POST, "/api/v1/namespaces/n/pods", json, pod);
         let expected = Witnesses {
             namespace: "/api/v1/namespaces/n".to_owned(),
+            quotas: "/api/v1/namespaces/n/resourcequotas".to_owned(),
             warnings: "/api/v1/namespaces/n/events?fieldSelector=type%3DWarning".to_owned(),
             events: Some(
                 "/api/v1/namespaces/n/events?fieldSelector=involvedObject.uid%3Do%2Ctype%3DWarning"
@@ -245,6 +276,18 @@ mod tests {
             ),
             (
                 event(
+                    "FailedResourceClaimCreation",
+                    "lastTimestamp",
+                    "2026-01-02T11:59:00Z",
+                ),
+                true,
+            ),
+            (
+                event("FailedBinding", "lastTimestamp", "2026-01-02T11:59:00Z"),
+                true,
+            ),
+            (
+                event(
                     "BackoffLimitExceeded",
                     "lastTimestamp",
                     "2026-01-02T11:59:00Z",
@@ -280,6 +323,29 @@ mod tests {
         for (event, expected) in cases {
             let found = tells_webhook(&Live::List(vec![event.clone()]), now);
             assert_eq!(found, expected, "{event}");
+        }
+    }
+
+    #[test]
+    fn a_full_quota_refuses_one_more_object() {
+        let quota = |name: &str, used: &str, scopes: Value| {
+            let status = json!({"hard": {name: "2"}, "used": {name: used}});
+            json!({"spec": {"scopes": scopes}, "status": status})
+        };
+        let all = || Value::Null;
+        // (quota, resource, expected)
+        let cases = [
+            (quota("configmaps", "2", all()), "configmaps", true),
+            (quota("configmaps", "3", all()), "configmaps", true),
+            (quota("configmaps", "1", all()), "configmaps", false),
+            (quota("configmaps", "2", all()), "secrets", false),
+            (quota("count/jobs.batch", "2", all()), "jobs.batch", true),
+            (quota("pods", "2", json!(["Terminating"])), "pods", false),
+            (json!({"spec": {}}), "configmaps", false),
+        ];
+        for (quota, resource, expected) in cases {
+            let found = is_full(&Live::List(vec![quota.clone()]), resource);
+            assert_eq!(found, expected, "{resource}: {quota}");
         }
     }
 

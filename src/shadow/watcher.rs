@@ -148,6 +148,10 @@ impl Watcher {
         if namespace.is_some_and(|namespace| postpone::is_terminating(&namespace)) {
             return true;
         }
+        let quotas = self.look_at(Some(&witnesses.quotas)).await;
+        if quotas.is_some_and(|quotas| postpone::is_full(&quotas, &write.resource)) {
+            return true;
+        }
         let now = Timestamp::now();
         let events = self.look_at(witnesses.events.as_deref()).await;
         if events.is_some_and(|events| postpone::tells_refusal(&events, now)) {

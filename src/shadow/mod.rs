@@ -16,6 +16,7 @@ mod ledger;
 mod look;
 mod postpone;
 mod present;
+mod refusals;
 mod report;
 mod watcher;
 mod write;

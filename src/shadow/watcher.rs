@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures::{StreamExt, stream};
 use jiff::Timestamp;
 use parking_lot::Mutex;
-use steersman_client::ApiClient;
+use steersman_client::{ApiClient, ApiPath};
 use steersman_options::duration::GoDuration;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
@@ -16,6 +16,7 @@ use super::ledger::{Difference, Ledger};
 use super::look::{self, Look};
 use super::postpone::{self, Witnesses};
 use super::present::{Present, Sight};
+use super::refusals::Refusals;
 use super::report::{self, Summary};
 use super::write::Write;
 use crate::beside::Output;
@@ -27,6 +28,8 @@ const AT_ONCE: usize = 16;
 const EACH_TICK: usize = 200;
 /// The interval of look-ups of the present manager's Lease.
 const LEASE: Duration = Duration::from_secs(2);
+/// The resource whose refused creations have no Event.
+const REVISIONS: &str = "controllerrevisions.apps";
 
 /// Looks up live objects, and prints differences.
 pub(super) struct Watcher {
@@ -34,6 +37,7 @@ pub(super) struct Watcher {
     present: Present,
     ledger: Arc<Mutex<Ledger>>,
     output: Output,
+    refusals: Refusals,
     differences: u64,
     /// Look-ups that the API server refused for want of a right.
     forbidden: u64,
@@ -55,6 +59,7 @@ impl Watcher {
             present,
             ledger,
             output,
+            refusals: Refusals::default(),
             differences: 0,
             forbidden: 0,
             is_alone: false,
@@ -70,6 +75,9 @@ impl Watcher {
         let mut is_announced = self.has_started;
         // The controllers of the last start may have sent writes until their end.
         self.ledger.lock().restart();
+        if !self.has_started {
+            self.note_refusals().await;
+        }
         loop {
             let now = ticks.tick().await;
             if !is_announced && progress.is_working() {
@@ -140,7 +148,7 @@ impl Watcher {
     }
 
     /// Whether the present manager cannot make this creation now.
-    async fn is_impossible(&self, write: &Write) -> bool {
+    async fn is_impossible(&mut self, write: &Write) -> bool {
         let Some(witnesses) = Witnesses::of(write) else {
             return false;
         };
@@ -161,6 +169,12 @@ impl Watcher {
         if warnings.is_some_and(|warnings| postpone::tells_webhook(&warnings, now)) {
             return true;
         }
+        if write.resource == REVISIONS {
+            self.note_refusals().await;
+            if self.refusals.are_recent(Instant::now()) {
+                return true;
+            }
+        }
         let Some(owner) = self.look_at(witnesses.owner.as_deref()).await else {
             return false;
         };
@@ -169,6 +183,17 @@ impl Watcher {
         }
         let pods = self.look_at(witnesses.pods.as_deref()).await;
         pods.is_some_and(|pods| postpone::may_back_off(&owner, &pods, now))
+    }
+
+    /// Without the right to read the metrics, nothing is known.
+    async fn note_refusals(&mut self) {
+        let Ok(path) = ApiPath::served("/metrics") else {
+            return;
+        };
+        if let Ok(metrics) = self.client.get_path(path).await {
+            let metrics = String::from_utf8_lossy(&metrics);
+            self.refusals.note(&metrics, Instant::now());
+        }
     }
 
     async fn look_at(&self, path: Option<&str>) -> Option<Live> {

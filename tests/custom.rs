@@ -264,6 +264,8 @@ fn built_in_and_custom_fields_are_explained() {
     let Some((cluster, group)) = with_widgets() else {
         return;
     };
+    // A real API server publishes the schema of a new type with a delay.
+    cluster.eventually("explain widgets", |said| said.contains("widget"));
     // (field, part of the output)
     let cases = [
         ("deployment.spec.strategy", "Rolling update config params"),

@@ -6,7 +6,9 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::stage::{LIMIT, Scene, counts, is_controlled_by, is_terminating, name, now};
+use super::stage::{
+    COUNTS_TERMINATING, LIMIT, Scene, counts, is_controlled_by, is_terminating, name, now,
+};
 
 /// Upstream's interval for all waits.
 const INTERVAL: Duration = Duration::from_millis(100);
@@ -72,7 +74,11 @@ impl RollOut {
         rollout
     }
 
-    async fn until(&self, expected: Value) {
+    /// Waits for a status. An API server of a release without terminating pods in it has no such number.
+    async fn until(&self, mut expected: Value) {
+        if !self.scene.has(COUNTS_TERMINATING) {
+            expected["terminatingReplicas"] = json!(0);
+        }
         let holds = |deployment: &Value| counts(deployment, &expected);
         self.scene
             .until(("deployments", "web"), INTERVAL, holds)
@@ -80,16 +86,16 @@ impl RollOut {
     }
 
     /// Makes updated pods ready until the Deployment is complete, one after the other, as upstream's
-    /// tests do.
+    /// tests do. Pods count too, because the status may be older than a deletion.
     async fn complete(&self, terminated: Terminated) {
         let started = Instant::now();
         loop {
+            let ready = self.make_ready().await;
             let deployment = self.scene.get("deployments", "web").await;
-            if is_complete(&deployment) {
+            if is_complete(&deployment) && deployment["spec"]["replicas"] == ready {
                 return;
             }
             assert!(started.elapsed() < LIMIT, "not complete: {deployment:#}");
-            self.make_ready().await;
             if terminated == Terminated::Go {
                 self.remove_terminating().await;
             }
@@ -97,13 +103,16 @@ impl RollOut {
         }
     }
 
-    async fn make_ready(&self) {
+    /// Makes updated pods ready. Returns the number of those that were ready already and stay.
+    async fn make_ready(&self) -> usize {
         let pods = self.scene.list("pods").await;
         let Some(set) = self.newest_set().await else {
-            return;
+            return 0;
         };
-        let updated = pods.iter().filter(|pod| is_controlled_by(pod, &set));
-        for pod in updated.filter(|pod| !is_ready(pod)) {
+        let of_set = |pod: &&Value| is_controlled_by(pod, &set);
+        let (ready, others): (Vec<_>, Vec<_>) =
+            pods.iter().filter(of_set).partition(|pod| is_ready(pod));
+        for pod in others {
             let mut ready = pod.clone();
             ready["status"] = json!({
                 "phase": "Running",
@@ -116,6 +125,7 @@ impl RollOut {
                 Err(error) => panic!("make pod {} ready: {error}", name(pod)),
             }
         }
+        ready.iter().filter(|pod| !is_terminating(pod)).count()
     }
 
     async fn remove_terminating(&self) {

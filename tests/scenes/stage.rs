@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use steersman_client::{connect, load_config};
 use steersman_controlplane::{ControlPlane, Settings};
+use steersman_releases::Release;
 use tempfile::TempDir;
 use tokio::time::Instant;
 
@@ -138,6 +139,7 @@ fn manager(kubeconfig: &Path) -> Program {
 pub(super) struct Scene {
     client: Client,
     namespace: String,
+    release: Release,
     _stage: Arc<Stage>,
 }
 
@@ -146,9 +148,12 @@ impl Scene {
     pub(super) async fn begin(name: &str) -> Self {
         let stage = tokio::task::block_in_place(Stage::shared);
         let config = load_config(Some(&stage.kubeconfig), None).unwrap();
+        let client = Client::from(connect(&config).unwrap());
+        let version = client.apiserver_version().await.unwrap();
         let scene = Self {
-            client: Client::from(connect(&config).unwrap()),
+            client,
             namespace: name.to_owned(),
+            release: Release::in_version(&version.git_version).unwrap(),
             _stage: stage,
         };
         let namespace =
@@ -156,6 +161,11 @@ impl Scene {
         let path = "/api/v1/namespaces";
         scene.send(Method::POST, path, &namespace).await.unwrap();
         scene
+    }
+
+    /// Whether the feature gate is on by default in the release of the API server.
+    pub(super) fn has(&self, gate: &str) -> bool {
+        self.release.enables(gate)
     }
 
     pub(super) async fn get(&self, plural: &str, name: &str) -> Value {
@@ -292,6 +302,9 @@ pub(super) fn is_controlled_by(object: &Value, owner: &Value) -> bool {
         reference["controller"] == true && reference["uid"] == owner["metadata"]["uid"]
     })
 }
+
+/// The gate of `terminatingReplicas` in the status of Deployments and ReplicaSets.
+pub(super) const COUNTS_TERMINATING: &str = "DeploymentReplicaSetTerminatingReplicas";
 
 /// Whether the numbers of a status are these; an absent one is 0.
 pub(super) fn counts(object: &Value, expected: &Value) -> bool {

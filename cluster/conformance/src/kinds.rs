@@ -190,7 +190,12 @@ async fn autoscalers_are_served_in_two_versions(world: &World) -> Outcome {
     let none = world
         .post(&new, &autoscaler(json!({"maxReplicas": 0})))
         .await?;
-    none.invalid("spec.maxReplicas: Required value: must be set and greater than 0")
+    let why = if world.minor().await? >= 36 {
+        "spec.maxReplicas: Required value: must be set and greater than 0"
+    } else {
+        "spec.maxReplicas: Invalid value: 0: must be greater than 0"
+    };
+    none.invalid(why)
 }
 
 async fn autoscalers_keep_fields_that_v1_lacks(world: &World) -> Outcome {

@@ -209,6 +209,14 @@ impl World {
             .await
     }
 
+    /// The minor release of the server, such as 36. Some promises came with a release.
+    pub(super) async fn minor(&self) -> Result<u32, Broken> {
+        let answer = self.get("/version").await?;
+        let minor = text(answer.ok()?, "/minor").trim_end_matches('+');
+        let number = minor.parse();
+        number.map_err(|_| answer.broken("the number of a minor release"))
+    }
+
     pub(super) async fn get(&self, path: &str) -> Result<Answer, Broken> {
         self.ask("GET", path, JSON, &Value::Null).await
     }

@@ -5,6 +5,7 @@
 
 use serde_json::{Map, Value, json};
 use steersman_objects::{Object, ResourceClaim, ResourceClaimTemplate};
+use steersman_releases::Release;
 
 use super::holder::Holder;
 
@@ -28,6 +29,7 @@ pub(super) fn from_template(
     holder: Holder<'_>,
     pod_claim: &str,
     template: &ResourceClaimTemplate,
+    release: Release,
 ) -> Map<String, Value> {
     let mut document = template.document.to_object();
     let mut spec = match document.remove("spec") {
@@ -46,11 +48,15 @@ pub(super) fn from_template(
     let owner = holder.meta();
     let resource = holder.resource();
     metadata["generateName"] = json!(name_prefix(&owner.name, pod_claim));
-    // Without `blockOwnerDeletion`, as upstream: a foreground deletion of the pod does not wait.
-    metadata["ownerReferences"] = json!([{
+    let mut reference = json!({
         "apiVersion": resource.api_version(), "kind": resource.kind,
         "name": owner.name, "uid": owner.uid, "controller": true,
-    }]);
+    });
+    // Without this field, a foreground deletion of the pod does not wait for the claim.
+    if release.generated_claims_block_deletion() {
+        reference["blockOwnerDeletion"] = json!(true);
+    }
+    metadata["ownerReferences"] = json!([reference]);
     let claim = [
         ("apiVersion", json!(ResourceClaim::RESOURCE.api_version())),
         ("kind", json!(ResourceClaim::RESOURCE.kind)),
@@ -132,9 +138,16 @@ mod tests {
             "spec": {"devices": {"requests": [{"name": "r"}], "fromTheFuture": 1}},
         });
         let holder = Holder::Pod(&pod);
-        let claim = from_template(holder, "gpu", &decode(template));
+        let claim = from_template(holder, "gpu", &decode(template), Release::DEFAULT);
         assert_eq!(Value::Object(claim), expected);
-        let claim = Value::Object(from_template(holder, "gpu", &decode(bare)));
+        let of = |minor| {
+            let release = Release::of_minor(minor);
+            Value::Object(from_template(holder, "gpu", &decode(bare.clone()), release))
+        };
+        let blocks =
+            |claim: &Value| claim["metadata"]["ownerReferences"][0]["blockOwnerDeletion"] == true;
+        assert_eq!([34, 35].map(|minor| blocks(&of(minor))), [true, false]);
+        let claim = of(36);
         assert_eq!(
             claim["metadata"]["annotations"],
             json!({"resource.kubernetes.io/pod-claim-name": "gpu"})

@@ -204,7 +204,7 @@ impl Shared {
         if !self.has_prioritized_lists && requests.any(|one| !one.first_available.is_empty()) {
             return Err(ClaimError::PrioritizedList);
         }
-        let body = from_template(holder, &claim.name, &template);
+        let body = from_template(holder, &claim.name, &template, self.release);
         let target = Target::collection::<ResourceClaim>(namespace);
         // The creation is recorded before the request. If its answer is lost, the next sync lists the
         // claims.
@@ -276,14 +276,16 @@ impl Shared {
     /// has already. An apply without the latter would remove them.
     ///
     /// An entry without a name says that the claim is not needed, and is kept as it is. The apply takes
-    /// over entries of other field managers by force, as upstream.
+    /// over entries of other field managers by force, as upstream. Entries are in the order of their names,
+    /// as upstream's since kubernetes#138408; before, the order is random.
     pub(super) async fn write_status(
         &self,
         holder: Holder<'_>,
         found: &[Entry],
     ) -> Result<(), SyncError> {
-        let claims = holder.claims().iter();
-        let entries = claims.filter_map(|claim| {
+        let mut claims: Vec<&PodResourceClaim> = holder.claims().iter().collect();
+        claims.sort_by_key(|claim| &claim.name);
+        let entries = claims.into_iter().filter_map(|claim| {
             let new = found.iter().find(|(of, _)| *of == claim.name);
             if let Some((_, name)) = new {
                 return Some(json!({"name": claim.name, "resourceClaimName": name}));

@@ -51,6 +51,7 @@ use parking_lot::{Mutex, MutexGuard};
 use steersman_client::ApiClient;
 use steersman_objects::{Pod, PodGroup, ResourceClaim, ResourceClaimTemplate};
 use steersman_options::features;
+use steersman_releases::Release;
 use steersman_runtime::consistency::{ConsistencyStore, TrackedCache};
 use steersman_runtime::controller::{
     Controller, ControllerContext, Descriptor, INFORMERS, InitError,
@@ -156,6 +157,7 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
         client,
         lists: ctx.client(INFORMERS),
         metrics,
+        release: ctx.release,
         has_admin_access: ctx.features.is_on(features::DRA_ADMIN_ACCESS),
         has_prioritized_lists: ctx.features.is_on(features::DRA_PRIORITIZED_LIST),
     });
@@ -198,6 +200,7 @@ struct Shared {
     /// Reads in place of caches, with the rights of the informers.
     lists: ApiClient,
     metrics: ClaimMetrics,
+    release: Release,
     /// The feature gate `DRAAdminAccess`.
     has_admin_access: bool,
     /// The feature gate `DRAPrioritizedList`.

@@ -90,14 +90,28 @@ pub(super) fn complete(set: &StatefulSet, status: &mut StatefulSetStatus, releas
     }
 }
 
+/// Adopts the conditions of the `served` status. Up to 1.36, a write of the status removes them.
+///
+/// Upstream: `updateStatefulSet` in `stateful_set_control.go`.
+pub(super) fn keep_conditions(
+    status: &mut StatefulSetStatus,
+    served: &StatefulSetStatus,
+    release: Release,
+) {
+    if release.keeps_conditions_of_stateful_sets() {
+        status.conditions.clone_from(&served.conditions);
+    }
+}
+
 /// Whether `new` has to be written over `served`.
 ///
-/// Upstream: `inconsistentStatus`. The collision count alone is no reason to write, and `observedGeneration`
-/// never goes back.
+/// Upstream: `inconsistentStatus`. The collision count and conditions alone are no reason to write, and
+/// `observedGeneration` never goes back.
 pub(super) fn needs_write(served: &StatefulSetStatus, new: &StatefulSetStatus) -> bool {
     let compared = |status: &StatefulSetStatus| StatefulSetStatus {
         observed_generation: 0,
         collision_count: None,
+        conditions: Vec::new(),
         ..status.clone()
     };
     new.observed_generation > served.observed_generation || compared(new) != compared(served)
@@ -264,6 +278,19 @@ mod tests {
     }
 
     #[test]
+    fn newer_releases_keep_the_conditions_of_other_clients() {
+        let foreign = json!([{"type": "Checked", "status": "True"}]);
+        let served: StatefulSetStatus =
+            serde_json::from_value(json!({"conditions": foreign})).unwrap();
+        // (minor release, conditions)
+        for (minor, expected) in [(36, &[][..]), (37, &served.conditions)] {
+            let mut status = StatefulSetStatus::default();
+            keep_conditions(&mut status, &served, Release::of_minor(minor));
+            assert_eq!(status.conditions, expected, "1.{minor}");
+        }
+    }
+
+    #[test]
     fn a_status_is_written_if_a_compared_field_changed() {
         let with = |field: &str, value: Value| {
             let mut json = json!({"replicas": 3, "observedGeneration": 2, "availableReplicas": 0});
@@ -275,6 +302,7 @@ mod tests {
             ("replicas", json!(3), false),
             ("observedGeneration", json!(1), false),
             ("collisionCount", json!(5), false),
+            ("conditions", json!([{"type": "Checked"}]), false),
             ("observedGeneration", json!(3), true),
             ("replicas", json!(2), true),
             ("readyReplicas", json!(1), true),

@@ -527,13 +527,15 @@ impl Work<'_> {
         // Also before a status without any action: an older cache of pods would count too few.
         self.confirm().await?;
         let mut seen = Arc::clone(self.seen);
+        let mut status = status.clone();
         let mut attempt = 1;
         loop {
+            status::keep_conditions(&mut status, &seen.status, controller.release);
             let meta = &seen.meta;
             let document = &seen.document;
             let client = &controller.client;
             let put =
-                write_status::<StatefulSet>(client, meta, document, status, OnFailure::Return);
+                write_status::<StatefulSet>(client, meta, document, &status, OnFailure::Return);
             match put.await {
                 Ok(answer) => {
                     let recorded = controller.sets_cache.wrote_answer(key, &answer);

@@ -94,11 +94,12 @@ async fn a_failed_status_makes_no_second_claim() {
     assert_eq!(claims.named(), ["acme true"]);
 }
 
-/// The reference's worked example 6, with a pod of two claims: the entry of the other one stays.
+/// The reference's worked example 6, with a pod of two claims: the entry of the other one stays. Entries have
+/// the order of their names.
 #[tokio::test(start_paused = true)]
 async fn a_deleted_claim_is_made_again_beside_the_others() {
     let mut two = pod();
-    let names = ["acme", "second"];
+    let names = ["second", "acme"];
     two["spec"]["resourceClaims"] = names
         .map(|name| json!({"name": name, "resourceClaimTemplateName": "my-template"}))
         .into();

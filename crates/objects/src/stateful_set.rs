@@ -106,8 +106,8 @@ pub enum Retention {
 }
 
 /// `status` of a StatefulSet. It serialises in the order of upstream's Go type, and omits the
-/// fields that Go omits. The controller replaces the whole status, so conditions and unknown fields
-/// are lost with each write.
+/// fields that Go omits. The controller replaces the whole status, so unknown fields are lost with
+/// each write.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct StatefulSetStatus {
@@ -140,6 +140,9 @@ pub struct StatefulSetStatus {
     /// Number of collisions of revision names so far.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub collision_count: Option<i32>,
+    /// Conditions of other clients, as served. The controller has none of its own.
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "nullable")]
+    pub conditions: Vec<Value>,
     /// Number of pods that have been ready for `minReadySeconds`. Always serialised.
     pub available_replicas: i32,
 }
@@ -434,5 +437,14 @@ mod tests {
         };
         let expected = r#"{"replicas":0,"collisionCount":0,"availableReplicas":0}"#;
         assert_eq!(serde_json::to_string(&status).unwrap(), expected);
+    }
+
+    #[test]
+    fn conditions_keep_their_unknown_fields() {
+        let served = r#"{"replicas":1,"conditions":[{"type":"Checked","by":"someone"}],"availableReplicas":0}"#;
+        let status: StatefulSetStatus = serde_json::from_str(served).unwrap();
+        assert_eq!(serde_json::to_string(&status).unwrap(), served);
+        let absent: StatefulSetStatus = serde_json::from_str(r#"{"conditions":null}"#).unwrap();
+        assert_eq!(absent, StatefulSetStatus::default());
     }
 }

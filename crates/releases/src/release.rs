@@ -64,6 +64,18 @@ impl Release {
         self >= Self::of_minor(37)
     }
 
+    /// Whether the conditions of a StatefulSet, which other clients write, survive the writes of its status. Since
+    /// kubernetes#137187.
+    pub fn keeps_conditions_of_stateful_sets(self) -> bool {
+        self >= Self::of_minor(37)
+    }
+
+    /// Whether the owner reference of a generated ResourceClaim blocks the deletion of its pod. 1.34 and older set
+    /// `blockOwnerDeletion`.
+    pub fn generated_claims_block_deletion(self) -> bool {
+        self < Self::of_minor(35)
+    }
+
     /// The names of the metrics of created and of existing ResourceClaims. Changed by kubernetes#138542.
     pub fn claim_metrics(self) -> [&'static str; 2] {
         if self < Self::of_minor(37) {

@@ -4,6 +4,7 @@
 //! have, because tools read them. Upstream: `pkg/controller/apis/config`.
 
 use serde_json::Value as Json;
+use steersman_releases::Release;
 
 use crate::command_line::{Options, Value};
 
@@ -21,13 +22,15 @@ enum Source {
 
 use Source::{Controllers, Fixed, Flag, ServiceCidr};
 
-/// Renders the document as a single line of JSON, without a line break at the end.
-pub(crate) fn render(options: &Options, controllers: &[String]) -> String {
+/// Renders the document of `release` as a single line of JSON, without a line break at the end.
+pub(crate) fn render(options: &Options, controllers: &[String], release: Release) -> String {
     let mut out = r#"{"kubecontrollermanager.config.k8s.io":{"#.to_owned();
-    let mut open: Vec<&str> = Vec::new();
+    let mut open: Vec<String> = Vec::new();
     let mut first = true;
     for (path, source) in FIELDS {
-        let mut groups: Vec<&str> = path.split('.').collect();
+        let Some(mut groups) = names(path, release) else {
+            continue;
+        };
         let field = groups.pop().unwrap_or_default();
         let shared = open.iter().zip(&groups).take_while(|(a, b)| a == b).count();
         if open.len() > shared {
@@ -38,7 +41,7 @@ pub(crate) fn render(options: &Options, controllers: &[String]) -> String {
             out.push_str(&format!(
                 "{}{}:{{",
                 if first { "" } else { "," },
-                Json::from(*group)
+                Json::from(&**group)
             ));
             first = true;
         }
@@ -73,6 +76,32 @@ fn json(source: &Source, options: &Options, controllers: &[String]) -> String {
         Fixed(text) => (*text).to_owned(),
     }
 }
+
+/// The names in the path of a field in the document of `release`; `None` if the release lacks the field.
+///
+/// Up to 1.35, upstream shows its internal type, whose names all begin with a capital.
+fn names(path: &str, release: Release) -> Option<Vec<String>> {
+    let since = SINCE.iter().find(|(of, _)| *of == path);
+    if since.is_some_and(|(_, minor)| release < Release::of_minor(*minor)) {
+        return None;
+    }
+    let names = path.split('.').map(|name| match name {
+        _ if release >= Release::of_minor(36) => name.to_owned(),
+        "qps" => name.to_uppercase(),
+        name => name[..1].to_uppercase() + &name[1..],
+    });
+    Some(names.collect())
+}
+
+/// Fields that came with a minor release.
+const SINCE: [(&str, u64); 6] = [
+    ("kind", 36),
+    ("apiVersion", 36),
+    ("DeviceTaintEvictionController.ConcurrentSyncs", 35),
+    ("DisruptionController.ConcurrentDisruptionSyncs", 37),
+    ("NodeLifecycleController.PodEvictionTimeout", 36),
+    ("ResourceClaimController.ConcurrentSyncs", 36),
+];
 
 /// All fields, by path and in output order.
 // One line per field keeps this readable as a table.
@@ -132,6 +161,7 @@ const FIELDS: &[(&str, Source)] = &[
     ("CSRSigningController.ClusterSigningDuration", Flag("cluster-signing-duration")),
     ("DaemonSetController.ConcurrentDaemonSetSyncs", Flag("concurrent-daemonset-syncs")),
     ("DeploymentController.ConcurrentDeploymentSyncs", Flag("concurrent-deployment-syncs")),
+    ("DisruptionController.ConcurrentDisruptionSyncs", Flag("concurrent-disruption-syncs")),
     ("StatefulSetController.ConcurrentStatefulSetSyncs", Flag("concurrent-statefulset-syncs")),
     ("DeprecatedController", Fixed("{}")),
     ("EndpointController.ConcurrentEndpointSyncs", Flag("concurrent-endpoint-syncs")),
@@ -204,8 +234,57 @@ mod tests {
 
     #[test]
     fn without_flags_the_document_equals_upstreams() {
-        let document = render(&Options::default(), &["*".to_owned()]);
+        let document = render(&Options::default(), &["*".to_owned()], Release::DEFAULT);
         assert_eq!(document, DEFAULTS.trim_end());
+    }
+
+    /// As seen on 1.34.8, 1.35.5 and 1.36.2.
+    #[test]
+    fn names_are_those_of_the_release() {
+        // (field, absent before the minor release, path in 1.34 or the first release with it)
+        let cases = [
+            ("kind", 36, "kind"),
+            (
+                "Generic.ClientConnection.qps",
+                34,
+                "Generic.ClientConnection.QPS",
+            ),
+            (
+                "Generic.Debugging.enableProfiling",
+                34,
+                "Generic.Debugging.EnableProfiling",
+            ),
+            (
+                "Generic.ControllerStartInterval",
+                34,
+                "Generic.ControllerStartInterval",
+            ),
+            (
+                "DeviceTaintEvictionController.ConcurrentSyncs",
+                35,
+                "DeviceTaintEvictionController.ConcurrentSyncs",
+            ),
+            (
+                "DisruptionController.ConcurrentDisruptionSyncs",
+                37,
+                "DisruptionController.ConcurrentDisruptionSyncs",
+            ),
+        ];
+        for (field, since, expected) in cases {
+            let path = |minor| Some(names(field, Release::of_minor(minor))?.join("."));
+            assert!(FIELDS.iter().any(|(path, _)| *path == field), "{field}");
+            assert_eq!(path(since).as_deref(), Some(expected));
+            assert_eq!(path(36).is_some_and(|path| path == field), since <= 36);
+            if since > 34 {
+                assert_eq!(path(since - 1), None, "{field}");
+            }
+        }
+        let absent = SINCE
+            .iter()
+            .find(|(of, _)| !FIELDS.iter().any(|(path, _)| path == of));
+        assert_eq!(absent, None);
+        let old = render(&Options::default(), &[], Release::of_minor(34));
+        assert!(serde_json::from_str::<Json>(&old).is_ok(), "{old}");
     }
 
     #[test]
@@ -221,8 +300,12 @@ mod tests {
         ] {
             options.set(flag, value).unwrap();
         }
-        let document: Json =
-            serde_json::from_str(&render(&options, &["deployment-controller".to_owned()])).unwrap();
+        let document: Json = serde_json::from_str(&render(
+            &options,
+            &["deployment-controller".to_owned()],
+            Release::DEFAULT,
+        ))
+        .unwrap();
         let at = |path: &str| {
             document
                 .pointer(&format!("/kubecontrollermanager.config.k8s.io/{path}"))

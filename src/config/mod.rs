@@ -364,7 +364,8 @@ impl Config {
 
     /// The JSON document of `/configz`.
     pub fn configz(&self) -> String {
-        configz::render(&self.options, &self.controllers.canonical)
+        let release = self.features.releases.emulated;
+        configz::render(&self.options, &self.controllers.canonical, release)
     }
 }
 

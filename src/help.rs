@@ -176,8 +176,9 @@ pub(crate) fn right(flag: &Flag, registry: &ControllerRegistry) -> String {
         .map(|value| value.to_string())
         .unwrap_or_default();
     match (flag.kind, value.as_str()) {
-        (Kind::CertKeys | Kind::StringMap | Kind::Int32Slice, _)
-        | (_, "" | "0" | "0s" | "false" | "[]") => text,
+        // pflag takes an empty list of these kinds for a default.
+        (Kind::CertKeys | Kind::StringMap | Kind::Int32Slice, _) => format!("{text} (default [])"),
+        (_, "" | "0" | "0s" | "false" | "[]") => text,
         (Kind::String, value) => format!("{text} (default {value:?})"),
         (_, value) => format!("{text} (default {value})"),
     }
@@ -197,6 +198,7 @@ mod tests {
             "\n  -v, --v Level                              log verbosity: 0 failures and leadership, 2 decisions, ",
             "\n  -h, --help                     print help, exit 0; short form -h\n",
             " (default \"kube-controller-manager\")\n",
+            " pair chosen by SNI (default [])\n",
             " (default [/healthz,/readyz,/livez])\n",
             " (default [*])\n",
             "[component:]Gate=<bool>; these are:\n        kube:APIResponseCompression=true|false (BETA - default=true)\n",

@@ -158,6 +158,7 @@ impl Access {
     ) -> Result<Self, AccessError> {
         let authn = &settings.authentication;
         let authz = &settings.authorization;
+        let looks_up = authentication.is_some() && !authn.skip_lookup;
         let trust = TrustSource::new(authn, authentication.clone())?;
         let tokens = authentication
             .map(|client| Tokens::new(client, authn.token_ttl, metrics.clone()))
@@ -170,19 +171,11 @@ impl Access {
         let permissions = authorization.map(|client| {
             Permissions::new(client, authz.allowed_ttl, authz.other_ttl, metrics.clone())
         });
-        let clients = if authn.client_ca.is_some() {
-            "DynamicCABundle-client-ca-bundle"
-        } else {
-            "DynamicConfigMapCABundle-client-ca"
-        };
         Ok(Self::Delegated(Box::new(Delegated {
             trust,
             verifier: Verifier::default(),
             tolerate_lookup_failure: authn.tolerate_lookup_failure,
-            queues: Queues {
-                clients: queues.immediate(clients),
-                proxies: queues.immediate("RequestHeaderAuthRequestController"),
-            },
+            queues: Queues::new(authn, looks_up, queues),
             tokens: tokens.map_err(|_| AccessError::Randomness)?,
             always_allow: authz.always_allow.clone(),
             permissions,

@@ -272,6 +272,15 @@ impl World {
         .0
     }
 
+    /// The names of the queues, in alphabetical order.
+    fn queues(&self) -> Vec<String> {
+        let families = self.registry.gather();
+        let family = families.iter().find(|f| f.name() == "workqueue_adds_total");
+        let metrics = family.map(|f| f.get_metric()).unwrap_or_default();
+        let names = metrics.iter().map(|m| m.get_label()[0].value().to_owned());
+        names.collect()
+    }
+
     fn count(&self, family: &str, label: &str) -> f64 {
         let families = self.registry.gather();
         let metrics = families
@@ -290,6 +299,33 @@ fn file(text: &str) -> tempfile::NamedTempFile {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), text).unwrap();
     file
+}
+
+/// As seen on kube-controller-manager 1.36.2.
+#[tokio::test]
+async fn queues_tell_the_sources_of_authorities() {
+    const OF_CLIENTS: &str = "DynamicCABundle-client-ca-bundle";
+    const OF_PROXIES: &str = "DynamicCABundle-request-header";
+    const OF_MAP: &str = "DynamicConfigMapCABundle-client-ca";
+    const HEADERS: &str = "RequestHeaderAuthRequestController";
+    let bundle = file(&Authority::new("both").pem);
+    // (file of clients, file of proxies, looks up, queues)
+    let cases: [(bool, bool, bool, &[&str]); 5] = [
+        (true, true, true, &[OF_CLIENTS, OF_PROXIES]),
+        (true, false, true, &[OF_CLIENTS, OF_MAP, HEADERS]),
+        (false, true, true, &[OF_PROXIES, OF_MAP]),
+        (false, false, true, &[OF_MAP, HEADERS]),
+        (true, false, false, &[OF_CLIENTS]),
+    ];
+    for (clients, proxies, looks_up, expected) in cases {
+        let path = |named: bool| named.then(|| bundle.path().to_owned());
+        let world = world(|settings| {
+            settings.authentication.client_ca = path(clients);
+            settings.authentication.proxy_ca = path(proxies);
+            settings.authentication.skip_lookup = !looks_up;
+        });
+        assert_eq!(world.queues(), expected, "{clients} {proxies} {looks_up}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -17,7 +17,7 @@ use serde::Deserialize;
 use steersman_client::reload::Reloading;
 use steersman_client::{ApiClient, ApiError, Query, Target};
 use steersman_runtime::tasks::CancellationToken;
-use steersman_runtime::workqueue::ImmediateQueue;
+use steersman_runtime::workqueue::{ImmediateQueue, QueueMetrics};
 use steersman_values::resource::CONFIG_MAPS;
 use tokio::time::{Instant, sleep};
 
@@ -28,6 +28,9 @@ use crate::config::{AuthenticationSettings, ProxyHeaders};
 
 const NAMESPACE: &str = "kube-system";
 const NAME: &str = "extension-apiserver-authentication";
+
+/// Upstream's name of the queue of authorities from the ConfigMap.
+const OF_CONFIG_MAP: &str = "DynamicConfigMapCABundle-client-ca";
 
 /// Shortest and longest pause between two watches of the ConfigMap.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(500);
@@ -70,11 +73,40 @@ pub(super) struct TrustSource {
     lookup: Option<ApiClient>,
 }
 
-/// Workqueue metrics of upstream's controllers for this data: each applied change counts as a
-/// processed item.
+/// Workqueue metrics of upstream's controllers for this data: each applied change of the ConfigMap
+/// counts as a processed item.
 pub(super) struct Queues {
-    pub(super) clients: ImmediateQueue,
-    pub(super) proxies: ImmediateQueue,
+    clients: Vec<ImmediateQueue>,
+    proxies: Vec<ImmediateQueue>,
+}
+
+impl Queues {
+    /// The queues that upstream has with these settings. Without `looks_up`, nothing reads the ConfigMap.
+    ///
+    /// Upstream: `DelegatingAuthenticationOptions.ApplyTo`.
+    pub(super) fn new(
+        settings: &AuthenticationSettings,
+        looks_up: bool,
+        metrics: &QueueMetrics,
+    ) -> Self {
+        let queues = |file: bool, of_file, of_map: &[&str]| -> Vec<ImmediateQueue> {
+            let of_map = of_map.iter().copied().filter(|_| looks_up && !file);
+            let names = of_map.chain(file.then_some(of_file));
+            names.map(|name| metrics.immediate(name)).collect()
+        };
+        Self {
+            clients: queues(
+                settings.client_ca.is_some(),
+                "DynamicCABundle-client-ca-bundle",
+                &[OF_CONFIG_MAP],
+            ),
+            proxies: queues(
+                settings.proxy_ca.is_some(),
+                "DynamicCABundle-request-header",
+                &[OF_CONFIG_MAP, "RequestHeaderAuthRequestController"],
+            ),
+        }
+    }
 }
 
 impl TrustSource {
@@ -232,7 +264,7 @@ impl TrustSource {
                 Ok(authorities) => trust.clients = Some(authorities),
                 Err(reason) => warn(reason),
             }
-            queues.clients.processed(began.elapsed());
+            processed(&queues.clients, began);
         }
         if self.proxy_file.is_none() {
             match read("requestheader-client-ca-file")
@@ -246,8 +278,14 @@ impl TrustSource {
                 }
                 Err(reason) => warn(reason),
             }
-            queues.proxies.processed(began.elapsed());
+            processed(&queues.proxies, began);
         }
+    }
+}
+
+fn processed(queues: &[ImmediateQueue], began: Instant) {
+    for queue in queues {
+        queue.processed(began.elapsed());
     }
 }
 

@@ -27,7 +27,7 @@ use tower::Service;
 
 use super::path;
 use crate::access::{Chain, Peer};
-use crate::config::Serving;
+use crate::config::{self, Certificate, Serving};
 use crate::tls::{self, Resolver, TlsError};
 
 /// Time limit for a TLS handshake.
@@ -88,9 +88,9 @@ pub(super) struct ConnectionSettings {
 struct Tls {
     acceptor: TlsAcceptor,
     certificates: Arc<Resolver>,
-    /// Workqueue metrics of upstream's certificate controller: each change counts as a processed
+    /// Workqueue metrics of upstream's controllers of certificates: each change counts as a processed
     /// item.
-    changes: Arc<ImmediateQueue>,
+    changes: Arc<[ImmediateQueue]>,
 }
 
 impl ConnectionSettings {
@@ -104,7 +104,8 @@ impl ConnectionSettings {
         let tls = match &serving.tls {
             Some(tls) => {
                 let (config, certificates) = tls::server_config(tls, clock, ask_for_certificates)?;
-                let changes = Arc::new(queues.immediate("DynamicServingCertificateController"));
+                let names = queue_names(tls).into_iter();
+                let changes = names.map(|name| queues.immediate(name)).collect();
                 Some(Tls {
                     acceptor: TlsAcceptor::from(Arc::new(config)),
                     certificates,
@@ -171,6 +172,20 @@ impl ConnectionSettings {
     }
 }
 
+/// The queues of upstream's controllers of certificates.
+///
+/// Upstream: `SecureServingOptions.ApplyTo`. A generated pair without a directory has no file to follow.
+fn queue_names(tls: &config::Tls) -> Vec<&'static str> {
+    let mut names = vec!["DynamicServingCertificateController"];
+    if tls.certificate != Certificate::Generated {
+        names.push("DynamicCABundle-serving-cert");
+    }
+    if !tls.named.is_empty() {
+        names.push("DynamicCABundle-sni-serving-cert");
+    }
+    names
+}
+
 /// Accepts a TLS connection, with the certificates as their files are now.
 async fn handshake(
     mut stream: TcpStream,
@@ -190,7 +205,9 @@ async fn handshake(
     }
     let began = Instant::now();
     if tls.certificates.refresh().await {
-        tls.changes.processed(began.elapsed());
+        for queue in tls.changes.iter() {
+            queue.processed(began.elapsed());
+        }
     }
     tls.acceptor.accept(stream).await
 }

@@ -38,10 +38,12 @@ const BOUNDS: &[(&str, &str)] = &[
     ),
 ];
 
-/// Upstream's names of the work queues that exist with `--client-ca-file`.
+/// Upstream's names of the work queues that exist with `--client-ca-file` and `--cert-dir`.
 const QUEUES: &[&str] = &[
     "ClusterRoleAggregator",
     "DynamicCABundle-client-ca-bundle",
+    "DynamicCABundle-serving-cert",
+    "DynamicConfigMapCABundle-client-ca",
     "DynamicServingCertificateController",
     "RequestHeaderAuthRequestController",
     "certificate",

@@ -15,7 +15,7 @@ use steersman_devcluster::https::{HttpsDoor, Serving};
 use steersman_devcluster::manifests::{self, Manifest, ManifestError};
 use steersman_devcluster::nodes::{self, Latency, NodesConfig, NodesError};
 use steersman_devcluster::status::Status;
-use steersman_devcluster::{Admission, DevCluster, Release, StartError};
+use steersman_devcluster::{Admission, COMPACTION_INTERVAL, DevCluster, Release, StartError};
 use steersman_runtime::controller::Descriptor;
 use steersman_runtime::tasks::{CancellationToken, Tasks};
 use steersman_values::clock::Clock;
@@ -224,6 +224,8 @@ pub(super) struct Front<'a> {
     pub(super) clock: Clock,
     /// Number of latest requests that the cluster keeps.
     pub(super) kept_requests: usize,
+    /// Time between two compactions; zero: never.
+    pub(super) compaction_interval: Duration,
 }
 
 impl Front<'_> {
@@ -236,6 +238,7 @@ impl Front<'_> {
             clock: Clock::system(),
             // The request log is only useful for tests that can read it.
             kept_requests: 0,
+            compaction_interval: COMPACTION_INTERVAL,
         }
     }
 }
@@ -294,7 +297,8 @@ impl Embedded {
             .release(args.kubernetes_version)
             .clock(clock.clone())
             .admission(admission)
-            .kept_requests(front.kept_requests);
+            .kept_requests(front.kept_requests)
+            .compaction_interval(front.compaction_interval);
         let cluster = builder.event_ttl(args.event_ttl.to_std()).start().await?;
         if !args.load.is_empty() {
             state::load(&cluster, &args.load)?;

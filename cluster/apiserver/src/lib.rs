@@ -48,6 +48,7 @@ mod admission;
 mod apimachinery;
 mod calls;
 mod cel;
+mod compaction;
 mod containers;
 mod custom;
 mod expiry;
@@ -58,6 +59,7 @@ mod openapi;
 mod random;
 
 pub use admission::Admission;
+pub use compaction::{COMPACTION_INTERVAL, compact_revisions};
 pub use expiry::expire_events;
 pub use in_process::InProcess;
 

@@ -10,6 +10,7 @@ mod admission_policies;
 mod admission_webhooks;
 mod bad_connections;
 mod bad_input;
+mod compaction;
 mod consistency;
 mod conversion;
 mod custom;

@@ -20,7 +20,8 @@ mod cluster;
 
 pub use cluster::{Builder, DevCluster, Skipped, Snapshot, StartError, manifests};
 pub use steersman_apiserver::{
-    Admission, InProcess, auth, faults, https, requests, rest, status, store, tables,
+    Admission, COMPACTION_INTERVAL, InProcess, auth, faults, https, requests, rest, status, store,
+    tables,
 };
 pub use steersman_nodes as nodes;
 pub use steersman_releases::Release;

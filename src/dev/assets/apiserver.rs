@@ -29,13 +29,14 @@ use crate::signals::Signals;
 const FLAGS: &str = include_str!("apiserver_flags.txt");
 
 /// Flags that act.
-const ACTING: [&str; 17] = [
+const ACTING: [&str; 18] = [
     "authorization-mode",
     "bind-address",
     "cert-dir",
     "client-ca-file",
     "disable-admission-plugins",
     "enable-admission-plugins",
+    "etcd-compaction-interval",
     "event-ttl",
     "help",
     "secure-port",
@@ -165,6 +166,7 @@ async fn serve(given: Given) -> Result<(), ApiServerError> {
             .admission(settings.admission)
             .kept_requests(0)
             .event_ttl(settings.event_ttl.to_std())
+            .compaction_interval(settings.compaction_interval.to_std())
             .start()
             .await?;
         let serving = settings.front(&given, &cluster)?;
@@ -211,6 +213,7 @@ async fn start(
     let front = Front {
         clock: Clock::system(),
         kept_requests: 0,
+        compaction_interval: settings.compaction_interval.to_std(),
         service_accounts: settings.admission.service_accounts,
         serving: Box::new(|cluster| {
             settings
@@ -234,6 +237,7 @@ struct Settings {
     address: SocketAddr,
     admission: Admission,
     event_ttl: GoDuration,
+    compaction_interval: GoDuration,
 }
 
 impl Settings {
@@ -245,6 +249,11 @@ impl Settings {
             address: SocketAddr::new(host, port),
             admission: admission(given),
             event_ttl: value(given, "event-ttl", GoDuration::from_secs(3600))?,
+            compaction_interval: value(
+                given,
+                "etcd-compaction-interval",
+                GoDuration::from_secs(5 * 60),
+            )?,
         })
     }
 

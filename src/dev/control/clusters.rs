@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use steersman_devcluster::faults::RuleId;
 use steersman_devcluster::https::HttpsDoor;
-use steersman_devcluster::{DevCluster, Snapshot};
+use steersman_devcluster::{COMPACTION_INTERVAL, DevCluster, Snapshot};
 
 use super::faults::{self, Rule};
 use super::time::Pace;
@@ -147,7 +147,8 @@ impl Clusters {
             .clock(self.first.clock().clone())
             .snapshot(&snapshot)
             .admission(admission)
-            .event_ttl(event_ttl);
+            .event_ttl(event_ttl)
+            .compaction_interval(COMPACTION_INTERVAL);
         if !wanted.still {
             let names: Vec<&str> = controllers
                 .iter()

@@ -32,17 +32,23 @@ struct ContinueToken {
     v: String,
     #[serde(default)]
     rv: i64,
+    /// The first key of the page below the prefix of the list. It may begin with a slash.
     #[serde(default)]
     start: String,
 }
 
 impl ContinueToken {
-    fn encode(revision: i64, last: &str) -> String {
+    fn after(revision: u64, last: &str) -> String {
         // Byte 0 makes this the first key after `last`, because keys contain no such byte.
+        let revision = i64::try_from(revision).unwrap_or(i64::MAX);
+        Self::encode(revision, format!("/{last}\0"))
+    }
+
+    fn encode(revision: i64, start: String) -> String {
         let token = Self {
             v: "meta.k8s.io/v1".to_owned(),
             rv: revision,
-            start: format!("/{last}\0"),
+            start,
         };
         URL_SAFE_NO_PAD
             .encode(serde_json::to_vec(&token).expect("a token of texts and numbers serialises"))
@@ -57,7 +63,7 @@ impl ContinueToken {
         let json = URL_SAFE_NO_PAD
             .decode(text.trim_end_matches('='))
             .map_err(|error| invalid(error.to_string()))?;
-        let token: Self =
+        let mut token: Self =
             serde_json::from_slice(&json).map_err(|error| invalid(error.to_string()))?;
         if token.v != "meta.k8s.io/v1" {
             return Err(invalid(format!(
@@ -65,11 +71,22 @@ impl ContinueToken {
                 token.v
             )));
         }
-        if token.rv == 0 || !token.start.starts_with('/') {
+        if token.rv == 0 {
             return Err(invalid(
                 "incorrect encoded start resourceVersion (version meta.k8s.io/v1)".to_owned(),
             ));
         }
+        if token.start.is_empty() {
+            return Err(invalid(
+                "encoded start key empty (version meta.k8s.io/v1)".to_owned(),
+            ));
+        }
+        // Upstream refuses paths that `path.Clean` changes.
+        let key = token.start.strip_prefix('/').unwrap_or(&token.start);
+        if !key.is_empty() && key.split('/').any(|part| matches!(part, "" | "." | "..")) {
+            return Err(invalid(token.start));
+        }
+        token.start = key.to_owned();
         Ok(token)
     }
 }
@@ -285,11 +302,7 @@ impl Server {
                     let too_old = |_| {
                         Status::expired("The resourceVersion for the provided list is too old.")
                     };
-                    call.target
-                        .entry
-                        .store
-                        .list_at(&prefix, revision)
-                        .map_err(too_old)?
+                    self.list_at(call, &prefix, revision).map_err(too_old)?
                 } else {
                     self.cached(&call.target.entry, &call.seen(Verb::List), &prefix)
                 }
@@ -318,6 +331,12 @@ impl Server {
         call.target.entry.store.list(&self.revisions, prefix)
     }
 
+    /// The list as it was at `revision`, unless that is compacted.
+    fn list_at(&self, call: &Call<'_>, prefix: &str, revision: u64) -> Result<Snapshot, Compacted> {
+        self.revisions.check(revision)?;
+        call.target.entry.store.list_at(prefix, revision)
+    }
+
     /// The page of a continue token. An expired token gets a 410 with a token that continues at the
     /// current revision.
     async fn next_page(
@@ -327,23 +346,28 @@ impl Server {
         selection: &Selection,
         prefix: &str,
     ) -> Result<Page, Status> {
+        let token = ContinueToken::decode(&options.continue_token)?;
         if !options.resource_version.is_empty() && options.resource_version != "0" {
             return Err(Status::bad_request(
                 "specifying resource version is not allowed when using continue",
             ));
         }
-        let token = ContinueToken::decode(&options.continue_token)?;
-        let start = format!("{prefix}{}", &token.start[1..]);
+        let start = format!("{prefix}{}", token.start);
+        if let Ok(revision) = u64::try_from(token.rv)
+            && revision > self.revisions.current()
+        {
+            self.wait_for(&call.seen(Verb::List), revision).await?;
+        }
         let snapshot = match u64::try_from(token.rv) {
-            Ok(revision) => call.target.entry.store.list_at(prefix, revision).map_err(|Compacted { .. }| {
+            Ok(revision) => self.list_at(call, prefix, revision).map_err(|Compacted { .. }| {
                 let mut expired = Status::expired(
                     "The provided continue parameter is too old to display a consistent list result. You can start a new list \
                      without the continue parameter, or use the continue token in this response to retrieve the remainder of the \
                      results. Continuing with the provided token results in an inconsistent list - objects that were created, \
                      modified, or deleted between the time the first chunk was returned and now may show up in the list.",
                 );
-                let last = token.start[1..].trim_end_matches('\0');
-                expired.continue_token = Some(ContinueToken::encode(-1, last).into());
+                // As upstream's `handleCompactedErrorForPaging`: a negative revision means the present one.
+                expired.continue_token = Some(ContinueToken::encode(-1, token.start).into());
                 expired
             })?,
             Err(_) => self.now(call, prefix),
@@ -381,10 +405,7 @@ fn cut(snapshot: Snapshot, prefix: &str, start: &str, limit: usize, selection: &
             .objects
             .last()
             .map_or("", |object| &object.key[prefix.len()..]);
-        page.continue_token = Some(ContinueToken::encode(
-            i64::try_from(revision).unwrap_or(i64::MAX),
-            last,
-        ));
+        page.continue_token = Some(ContinueToken::after(revision, last));
         page.remaining = selection.is_everything().then_some(remaining);
     }
     page

@@ -31,15 +31,14 @@ use history::History;
 #[derive(Debug)]
 pub struct Revisions {
     last: AtomicU64,
+    /// Lists of older revisions are refused.
+    compacted: AtomicU64,
     grown: Notify,
 }
 
 impl Default for Revisions {
     fn default() -> Self {
-        Self {
-            last: AtomicU64::new(0),
-            grown: Notify::new(),
-        }
+        Self::starting_at(0)
     }
 }
 
@@ -65,6 +64,7 @@ impl Revisions {
     pub(crate) fn starting_at(last: u64) -> Self {
         Self {
             last: AtomicU64::new(last),
+            compacted: AtomicU64::new(0),
             grown: Notify::new(),
         }
     }
@@ -73,6 +73,28 @@ impl Revisions {
     pub fn raise(&self, revision: u64) {
         self.last.fetch_max(revision, Ordering::AcqRel);
         self.grown.notify_waiters();
+    }
+
+    /// Takes a revision that changes no object, and returns it.
+    pub(crate) fn skip_one(&self) -> u64 {
+        let revision = self.next();
+        self.grown.notify_waiters();
+        revision
+    }
+
+    /// Refuses lists of revisions before `revision` from now on.
+    pub(crate) fn compact(&self, revision: u64) {
+        self.compacted.fetch_max(revision, Ordering::AcqRel);
+    }
+
+    /// An error if lists of `revision` are refused.
+    pub(crate) fn check(&self, revision: u64) -> Result<(), Compacted> {
+        let oldest = self.compacted.load(Ordering::Acquire);
+        if revision < oldest {
+            Err(Compacted { oldest })
+        } else {
+            Ok(())
+        }
     }
 
     fn next(&self) -> u64 {
@@ -93,7 +115,7 @@ pub enum Change {
 #[derive(Debug, PartialEq, Eq)]
 pub struct Raced;
 
-/// A revision is older than the history.
+/// A revision is older than the history, or older than the last compaction.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Compacted {
     /// The oldest revision in the history.

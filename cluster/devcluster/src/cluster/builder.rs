@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
 use steersman_apiserver::requests::RequestLog;
-use steersman_apiserver::{Admission, Server, expire_events};
+use steersman_apiserver::{Admission, Server, compact_revisions, expire_events};
 use steersman_nodes::{ATTACH_DETACH, BINDER, NodesConfig};
 use steersman_releases::Release;
 use steersman_runtime::controller::Descriptor;
@@ -34,6 +34,7 @@ pub struct Builder {
     snapshot: Option<Snapshot>,
     admission: Option<Admission>,
     event_ttl: Duration,
+    compaction_interval: Duration,
     log: RequestLog,
     seed: Option<u64>,
     objects: Vec<Source>,
@@ -63,6 +64,7 @@ impl Default for Builder {
             snapshot: None,
             admission: None,
             event_ttl: Duration::ZERO,
+            compaction_interval: Duration::ZERO,
             log: RequestLog::default(),
             seed: None,
             objects: Vec::new(),
@@ -150,6 +152,14 @@ impl Builder {
     /// them.
     pub fn event_ttl(mut self, ttl: Duration) -> Self {
         self.event_ttl = ttl;
+        self
+    }
+
+    /// Time between two compactions, as `--etcd-compaction-interval` of kube-apiserver. Then lists of
+    /// the revisions before the last compaction, and their continue tokens, answer 410. The default is
+    /// zero: no compaction.
+    pub fn compaction_interval(mut self, interval: Duration) -> Self {
+        self.compaction_interval = interval;
         self
     }
 
@@ -386,7 +396,16 @@ impl Builder {
         let running =
             Running::start(&cluster, self.nodes, &self.controllers, self.programs).await?;
         if !self.event_ttl.is_zero() {
-            running.beside("event-ttl", expire_events(server, self.event_ttl));
+            running.beside(
+                "event-ttl",
+                expire_events(Arc::clone(&server), self.event_ttl),
+            );
+        }
+        if !self.compaction_interval.is_zero() {
+            running.beside(
+                "compaction",
+                compact_revisions(server, self.compaction_interval),
+            );
         }
         cluster.keep(running);
         Ok(cluster)

@@ -161,7 +161,9 @@ fn short_name(definition: &str) -> Option<String> {
     match (*group, *version) {
         ("autoscaling", "v1") => Some(format!("autoscalingv1.{name}")),
         ("autoscaling", "v2") => Some(format!("autoscaling.{name}")),
-        ("api", "resource") | ("util", "intstr") => Some(format!("{version}.{name}")),
+        ("api", "resource") | ("util", "intstr") | ("pkg", "version") => {
+            Some(format!("{version}.{name}"))
+        }
         (group, "v1") => Some(format!("{group}.{name}")),
         _ => None,
     }

@@ -24,6 +24,7 @@ mod kinds;
 mod managed_fields;
 mod managed_fields_opt_out;
 mod mutating_policies;
+mod openapi;
 mod recordings;
 mod refusals;
 mod releases;

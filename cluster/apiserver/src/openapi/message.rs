@@ -32,7 +32,7 @@ enum Holds {
     Wrapped(u32, &'static Message),
     /// Texts inside a message, in the field of this number.
     WrappedText(u32),
-    /// The field of the value's place (`in`).
+    /// The field of the value's place (`in`); a reference has none.
     ByPlace(&'static [(&'static str, u32, Holds)]),
 }
 
@@ -46,6 +46,7 @@ static DOCUMENT: Message = Message {
         ("info", 2, One(&INFO)),
         ("paths", 8, Named(2, &PATH)),
         ("definitions", 9, Named(1, &SCHEMA)),
+        ("parameters", 10, Named(1, &PLACED)),
     ],
     extensions: 16,
 };
@@ -61,6 +62,8 @@ static PATH: Message = Message {
         ("put", 3, One(&OPERATION)),
         ("post", 4, One(&OPERATION)),
         ("delete", 5, One(&OPERATION)),
+        ("options", 6, One(&OPERATION)),
+        ("head", 7, One(&OPERATION)),
         ("patch", 8, One(&OPERATION)),
         ("parameters", 9, Many(&PARAMETER)),
     ],
@@ -69,6 +72,8 @@ static PATH: Message = Message {
 
 static OPERATION: Message = Message {
     fields: &[
+        ("tags", 1, Texts),
+        ("description", 3, Text),
         ("operationId", 5, Text),
         ("produces", 6, Texts),
         ("consumes", 7, Texts),
@@ -79,9 +84,23 @@ static OPERATION: Message = Message {
     extensions: 13,
 };
 
-/// `ParametersItem`, which holds a `Parameter`.
+/// `ParametersItem`: a `Parameter`, or a reference to one.
 static PARAMETER: Message = Message {
-    fields: &[("", 1, One(&PLACED))],
+    fields: &[(
+        "",
+        0,
+        ByPlace(&[
+            ("body", 1, One(&PLACED)),
+            ("query", 1, One(&PLACED)),
+            ("path", 1, One(&PLACED)),
+            ("", 2, One(&REFERENCE)),
+        ]),
+    )],
+    extensions: 0,
+};
+
+static REFERENCE: Message = Message {
+    fields: &[("$ref", 1, Text)],
     extensions: 0,
 };
 
@@ -113,6 +132,7 @@ static VARIABLE: Message = Message {
     fields: &[
         ("required", 1, Flag),
         ("in", 2, Text),
+        ("description", 3, Text),
         ("name", 4, Text),
         ("type", 5, Text),
         ("uniqueItems", 19, Flag),
@@ -123,6 +143,7 @@ static VARIABLE: Message = Message {
 static QUERY: Message = Message {
     fields: &[
         ("in", 2, Text),
+        ("description", 3, Text),
         ("name", 4, Text),
         ("type", 6, Text),
         ("uniqueItems", 20, Flag),
@@ -247,7 +268,9 @@ impl Holds {
                 bytes(number, &wrapper, out);
             }
             ByPlace(places) => {
-                let field = places.iter().find(|(place, ..)| value["in"] == *place);
+                let field = places
+                    .iter()
+                    .find(|(place, ..)| text(&value["in"]) == *place);
                 if let Some((_, number, holds)) = field {
                     holds.write(*number, value, out);
                 }

@@ -50,7 +50,26 @@ pub(crate) fn index(registry: &Registry) -> Value {
             paths.insert(path, json!({"serverRelativeURL": url}));
         }
     }
+    for page in paths::pages(registry) {
+        let url = format!("/openapi/v3/{}?hash={}", page.path, hash(registry, &[]));
+        let entry = paths.entry(page.path);
+        entry.or_insert_with(|| json!({"serverRelativeURL": url}));
+    }
+    paths.sort_keys();
     json!({"paths": paths})
+}
+
+/// The release in the documents: those of upstream have no patch number.
+fn version_of(registry: &Registry) -> String {
+    let (major, minor) = registry.release().parts();
+    format!("{major}.{minor}")
+}
+
+/// The authentication that all operations have.
+fn bearer() -> Value {
+    json!({"BearerToken": {
+        "type": "apiKey", "description": "Bearer Token authentication", "name": "authorization", "in": "header",
+    }})
 }
 
 /// The path of a group version below `/openapi/v3`.
@@ -68,29 +87,43 @@ pub(crate) struct Document {
     pub(crate) json: Value,
 }
 
-/// The document of a group version, such as `apis/apps/v1`.
+/// The document of a group version, such as `apis/apps/v1`, or of a page of the server.
 pub(crate) fn document(registry: &Registry, path: &str) -> Option<Document> {
-    let (group, version) = match path.split('/').collect::<Vec<_>>().as_slice() {
-        ["api", version] => ("", *version),
-        ["apis", group, version] => (*group, *version),
-        _ => return None,
+    let entries = match path.split('/').collect::<Vec<_>>().as_slice() {
+        ["api", version] => registry.resources("", version),
+        ["apis", group, version] => registry.resources(group, version),
+        _ => Vec::new(),
     };
-    let entries = registry.resources(group, version);
-    if entries.is_empty() {
+    let page = paths::pages(registry)
+        .into_iter()
+        .find(|page| page.path == path);
+    if entries.is_empty() && page.is_none() {
         return None;
     }
     let mut schemas = Schemas::of(registry.release());
     let mut paths = Map::new();
+    paths.extend(page.as_ref().map(|page| page.item(&mut schemas)));
     for entry in &entries {
         let definition = schemas.add_kind(&entry.resource);
         paths.extend(paths::of(&entry.resource, path, &definition, &mut schemas));
     }
-    let json = json!({
-        "openapi": "3.0.0",
-        "info": {"title": "Kubernetes", "version": registry.release().git_version()},
-        "paths": paths,
-        "components": {"schemas": schemas.into_value()},
-    });
+    paths.sort_keys();
+    let mut components = Map::new();
+    let schemas = schemas.into_value();
+    if schemas
+        .as_object()
+        .is_some_and(|schemas| !schemas.is_empty())
+    {
+        components.insert("schemas".to_owned(), schemas);
+    }
+    let info = if page.is_some() {
+        components.insert("securitySchemes".to_owned(), bearer());
+        json!({"title": "Kubernetes", "version": version_of(registry)})
+    } else {
+        // Documents of custom kinds come from another server upstream.
+        json!({"title": "Kubernetes CRD Swagger", "version": "v0.1.0"})
+    };
+    let json = json!({"openapi": "3.0.0", "info": info, "paths": paths, "components": components});
     Some(Document {
         hash: hash(registry, &entries),
         json,

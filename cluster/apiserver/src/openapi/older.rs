@@ -6,30 +6,52 @@
 
 use serde_json::{Map, Value, json};
 
-use super::Document;
+use super::paths::pages;
 use super::schemas::Schemas;
+use super::{Document, fingerprint};
 use crate::registry::Registry;
+
+/// Parameters that stay in their operations. Versions of kubectl before 1.27 look there for the
+/// last two. Upstream: `collectSharedParameters` of `kube-openapi/pkg/builder/parameters.go`.
+const UNSHARED: [&str; 3] = ["name", "dryRun", "fieldValidation"];
 
 /// The document of all group versions.
 pub(crate) fn document(registry: &Registry) -> Document {
     let mut schemas = Schemas::of(registry.release());
+    let mut shared = Shared::default();
     let mut paths = Map::new();
     let mut all = Vec::new();
+    for page in pages(registry) {
+        let (path, newer) = page.item(&mut schemas);
+        let mut item = shared.path_item(&newer, None);
+        // Upstream names no bodies for the pages of tokens.
+        let is_of_objects = page.path.starts_with("api") || page.path == "version";
+        if is_of_objects {
+            item["get"]["consumes"] = item["get"]["produces"].clone();
+        }
+        paths.insert(path, item);
+    }
     for group in registry.groups() {
         for version in &group.versions {
             let prefix = super::path_of(&group.name, version);
             let entries = registry.resources(&group.name, version);
             for entry in &entries {
                 let definition = schemas.add_kind(&entry.resource);
+                let consumed: &[&str] = match entry.resource.custom {
+                    Some(_) => &["application/json", "application/yaml"],
+                    None => &["*/*"],
+                };
                 for (path, item) in
                     super::paths::of(&entry.resource, &prefix, &definition, &mut schemas)
                 {
-                    paths.insert(path, path_item(&item));
+                    paths.insert(path, shared.path_item(&item, Some(consumed)));
                 }
             }
             all.extend(entries);
         }
     }
+    paths.sort_keys();
+    shared.0.sort_keys();
     let definitions: Map<String, Value> = match schemas.into_value() {
         Value::Object(schemas) => schemas
             .into_iter()
@@ -39,9 +61,12 @@ pub(crate) fn document(registry: &Registry) -> Document {
     };
     let json = json!({
         "swagger": "2.0",
-        "info": {"title": "Kubernetes", "version": registry.release().git_version()},
+        "info": {"title": "Kubernetes", "version": super::version_of(registry)},
         "paths": paths,
         "definitions": definitions,
+        "parameters": shared.0,
+        "securityDefinitions": super::bearer(),
+        "security": [{"BearerToken": []}],
     });
     Document {
         hash: super::hash(registry, &all),
@@ -49,70 +74,111 @@ pub(crate) fn document(registry: &Registry) -> Document {
     }
 }
 
-/// The operations and variables of a path in version 2.
-fn path_item(newer: &Value) -> Value {
-    let fields = newer.as_object().into_iter().flatten();
-    fields
-        .map(|(name, value)| {
-            let older = match name.as_str() {
-                "parameters" => Value::from(parameters(value)),
-                _ => operation(value),
-            };
-            (name.clone(), older)
-        })
-        .collect::<Map<_, _>>()
-        .into()
-}
+/// The parameters that operations refer to, by name.
+#[derive(Default)]
+struct Shared(Map<String, Value>);
 
-fn parameters(newer: &Value) -> Vec<Value> {
-    let older = |parameter: &Value| {
-        let mut older = json!({"name": parameter["name"], "in": parameter["in"], "type": parameter["schema"]["type"], "uniqueItems": true});
-        if parameter["required"] == true {
-            older["required"] = json!(true);
+impl Shared {
+    /// The operations and variables of a path in version 2. `consumed` are the media types of
+    /// bodies where version 3 names none.
+    fn path_item(&mut self, newer: &Value, consumed: Option<&[&str]>) -> Value {
+        let fields = newer.as_object().into_iter().flatten();
+        fields
+            .map(|(name, value)| {
+                let older = match name.as_str() {
+                    "parameters" => Value::from(self.parameters(value)),
+                    _ => self.operation(value, consumed),
+                };
+                (name.clone(), older)
+            })
+            .collect::<Map<_, _>>()
+            .into()
+    }
+
+    fn parameters(&mut self, newer: &Value) -> Vec<Value> {
+        let older = |parameter: &Value| {
+            let mut older = json!({
+                "uniqueItems": true,
+                "type": parameter["schema"]["type"],
+                "description": parameter["description"],
+                "name": parameter["name"],
+                "in": parameter["in"],
+            });
+            if parameter["required"] == true {
+                older["required"] = json!(true);
+            }
+            self.share(older)
+        };
+        newer.as_array().into_iter().flatten().map(older).collect()
+    }
+
+    /// A reference to the parameter, or the parameter if it is never shared.
+    fn share(&mut self, parameter: Value) -> Value {
+        let name = parameter["name"].as_str().unwrap_or_default();
+        let body = parameter["schema"]["$ref"].as_str().unwrap_or_default();
+        let is_of_kind = name == "body" && !body.starts_with("#/definitions/io.k8s.apimachinery");
+        if is_of_kind || UNSHARED.contains(&name) {
+            return parameter;
+        }
+        let hash = fingerprint(std::iter::once(&*parameter.to_string()));
+        // Names are short, as upstream's, because each operation has a dozen of them.
+        let key = format!("{name}-{:08x}", hash >> 32);
+        let reference = json!({"$ref": format!("#/parameters/{key}")});
+        self.0.entry(key).or_insert(parameter);
+        reference
+    }
+
+    /// An operation in version 2, where the body is a parameter.
+    fn operation(&mut self, newer: &Value, consumed: Option<&[&str]>) -> Value {
+        let mut parameters = self.parameters(&newer["parameters"]);
+        let body = &newer["requestBody"];
+        let content = body["content"].as_object();
+        if let Some(content) = content.and_then(|content| content.values().next()) {
+            let schema = definition(content["schema"].clone());
+            let mut parameter = json!({"name": "body", "in": "body"});
+            if body["required"] == true {
+                parameter["required"] = json!(true);
+            }
+            parameter["schema"] = schema;
+            parameters.insert(0, self.share(parameter));
+        }
+        let content = content.map(|content| content.keys().map(String::as_str).collect());
+        let consumed: Option<Vec<&str>> = content.or_else(|| consumed.map(<[_]>::to_vec));
+        let produced = newer["responses"]["200"]["content"].as_object();
+        let produced: Vec<&String> = produced.into_iter().flat_map(Map::keys).collect();
+        let answers = newer["responses"].as_object().into_iter().flatten();
+        let answers: Map<String, Value> = answers
+            .map(|(code, answer)| (code.clone(), response(answer)))
+            .collect();
+        let mut older = json!({"description": newer["description"]});
+        if let Some(consumed) = consumed {
+            older["consumes"] = json!(consumed);
+        }
+        older["produces"] = json!(produced);
+        older["schemes"] = json!(["https"]);
+        older["tags"] = newer["tags"].clone();
+        older["operationId"] = newer["operationId"].clone();
+        if !parameters.is_empty() {
+            older["parameters"] = Value::from(parameters);
+        }
+        older["responses"] = Value::from(answers);
+        for extension in ["x-kubernetes-action", "x-kubernetes-group-version-kind"] {
+            if let Some(value) = newer.get(extension) {
+                older[extension] = value.clone();
+            }
         }
         older
-    };
-    newer.as_array().into_iter().flatten().map(older).collect()
+    }
 }
 
-/// An operation in version 2, where the body is a parameter.
-fn operation(newer: &Value) -> Value {
-    let mut parameters = parameters(&newer["parameters"]);
-    let body = &newer["requestBody"];
-    let content = body["content"].as_object();
+/// An answer in version 2, where all media types have one schema.
+fn response(newer: &Value) -> Value {
+    let mut older = json!({"description": newer["description"]});
+    let content = newer["content"].as_object();
     if let Some(content) = content.and_then(|content| content.values().next()) {
-        let schema = definition(content["schema"].clone());
-        let mut parameter = json!({"name": "body", "in": "body", "schema": schema});
-        if body["required"] == true {
-            parameter["required"] = json!(true);
-        }
-        parameters.insert(0, parameter);
+        older["schema"] = definition(content["schema"].clone());
     }
-    let consumes: Vec<&str> = match content {
-        Some(content) => content.keys().map(String::as_str).collect(),
-        None => vec!["*/*"],
-    };
-    let answers = newer["responses"].as_object().into_iter().flatten();
-    let answers: Map<String, Value> = answers
-        .map(|(code, answer)| {
-            let mut older = json!({"description": answer["description"]});
-            let schema = &answer["content"]["application/json"]["schema"];
-            if !schema.is_null() {
-                older["schema"] = definition(schema.clone());
-            }
-            (code.clone(), older)
-        })
-        .collect();
-    json!({
-        "consumes": consumes,
-        "produces": ["application/json", "application/yaml"],
-        "schemes": ["https"],
-        "operationId": newer["operationId"],
-        "parameters": parameters,
-        "responses": answers,
-        "x-kubernetes-action": newer["x-kubernetes-action"],
-        "x-kubernetes-group-version-kind": newer["x-kubernetes-group-version-kind"],
-    })
+    older
 }
 
 /// A type in version 2. A custom kind that keeps unknown fields is any object, because kubectl would
@@ -255,15 +321,20 @@ mod tests {
         references(&document, &mut found);
         assert!(found.len() > 1000, "{}", found.len());
         for reference in found {
-            let name = reference
-                .strip_prefix("#/definitions/")
-                .unwrap_or_else(|| panic!("{reference} has the form of version 2"));
-            assert!(document["definitions"].get(name).is_some(), "{reference}");
+            let place = reference
+                .strip_prefix("#/")
+                .and_then(|place| place.split_once('/'));
+            let (place, name) = place.unwrap();
+            assert!(
+                ["definitions", "parameters"].contains(&place),
+                "{reference}"
+            );
+            assert!(document[place].get(name).is_some(), "{reference}");
         }
         let deployment =
             &document["paths"]["/apis/apps/v1/namespaces/{namespace}/deployments/{name}"];
         let methods: Vec<&String> = deployment.as_object().unwrap().keys().collect();
-        assert_eq!(methods.len(), 5, "{methods:?}");
+        assert_eq!(methods, ["get", "put", "delete", "patch", "parameters"]);
         let reference = "#/definitions/io.k8s.api.apps.v1.Deployment";
         assert_eq!(
             deployment["put"]["parameters"][0],
@@ -273,8 +344,12 @@ mod tests {
             deployment["get"]["responses"]["200"]["schema"]["$ref"],
             reference
         );
-        let name = json!({"name": "name", "in": "path", "required": true, "type": "string", "uniqueItems": true});
+        let name = json!({"name": "name", "in": "path", "required": true, "type": "string", "uniqueItems": true,
+            "description": "name of the Deployment"});
         assert_eq!(deployment["parameters"][0], name);
+        let reference = deployment["parameters"][1]["$ref"].as_str().unwrap();
+        let namespace = &document["parameters"][reference.strip_prefix("#/parameters/").unwrap()];
+        assert_eq!(namespace["name"], "namespace");
         let containers =
             &document["definitions"]["io.k8s.api.core.v1.PodSpec"]["properties"]["containers"];
         assert_eq!(

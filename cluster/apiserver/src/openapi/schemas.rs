@@ -14,7 +14,7 @@ use crate::schema::{self, Field, Struct, Topology, Type};
 const LIST_METADATA: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta";
 const METADATA: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 /// Type of patch bodies, which may be any JSON.
-pub(super) const PATCH: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.Patch";
+const PATCH: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.Patch";
 
 /// The types of one document: its kinds, and all types that they refer to, as `release` has them.
 pub(super) struct Schemas {
@@ -128,9 +128,15 @@ impl Schemas {
         }
     }
 
+    /// The type of patch bodies.
+    pub(super) fn patch(&mut self) -> &'static str {
+        let described = descriptions::of("meta.Patch").map(Described::text);
+        let schema = json!({"type": "object", "description": described});
+        self.types.entry(PATCH).or_insert(schema);
+        PATCH
+    }
+
     pub(super) fn into_value(mut self) -> Value {
-        self.types
-            .insert(PATCH.to_owned(), json!({"type": "object"}));
         self.types.sort_keys();
         Value::from(self.types)
     }
@@ -167,13 +173,7 @@ impl Schemas {
 
     /// Adds a built-in kind under the name `definition`, with its group, version and kind. Bodies
     /// of subresources, such as `Scale`, are added this way.
-    pub(super) fn kind(
-        &mut self,
-        group: &str,
-        version: &str,
-        kind: &str,
-        definition: &str,
-    ) -> String {
+    pub(super) fn kind(&mut self, group: &str, version: &str, kind: &str, definition: &str) {
         if let Some(shape) =
             shape_of(group, version, kind).filter(|_| !self.types.contains_key(definition))
         {
@@ -181,17 +181,17 @@ impl Schemas {
             self.types[definition]["x-kubernetes-group-version-kind"] =
                 json!([{"group": group, "kind": kind, "version": version}]);
         }
-        definition.to_owned()
     }
 
     /// Adds a type of the table under the name `definition`.
     pub(super) fn shape(&mut self, name: &str, definition: &str) -> String {
-        if let Some(shape) = schema::by_name(name).filter(|_| !self.types.contains_key(definition))
-        {
+        if let Some(shape) = schema::by_name(name) {
             self.add(shape);
-            if shape.field("apiVersion").is_some() {
-                self.types[definition]["x-kubernetes-group-version-kind"] =
-                    json!([{"group": "", "kind": shape.short_name(), "version": "v1"}]);
+            let is_object = shape.field("apiVersion").is_some();
+            let kind = "x-kubernetes-group-version-kind";
+            let schema = &mut self.types[definition];
+            if is_object && schema.get(kind).is_none() {
+                schema[kind] = json!([{"group": "", "kind": shape.short_name(), "version": "v1"}]);
             }
         }
         definition.to_owned()
@@ -214,7 +214,7 @@ impl Schemas {
             "required": ["items"],
             "properties": {
                 "apiVersion": text("apiVersion"),
-                "items": {"type": "array", "items": bare(refer(definition)), "description": "What is in the list."},
+                "items": {"type": "array", "items": bare(refer(definition)), "description": format!("List of {}.", resource.plural)},
                 "kind": text("kind"),
                 "metadata": {"allOf": refer(&metadata)["allOf"], "default": {}, "description": "Standard list metadata."},
             },

@@ -415,7 +415,9 @@ fn damaged_bodies_never_panic() {
 
 #[test]
 fn fields_except_kind_and_version_have_unique_numbers() {
-    for shape in crate::schema::all() {
+    // `/version` has no protobuf upstream.
+    let shapes = crate::schema::all().filter(|shape| shape.name() != "version.Info");
+    for shape in shapes {
         let mut seen = std::collections::HashSet::new();
         for field in shape
             .fields()

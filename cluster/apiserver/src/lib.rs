@@ -62,6 +62,7 @@ pub use admission::Admission;
 pub use compaction::{COMPACTION_INTERVAL, compact_revisions};
 pub use expiry::expire_events;
 pub use in_process::InProcess;
+pub use rest::aggregate;
 
 use auth::{CertificateError, ClientCertificate, KeyError, User, Users};
 use faults::Faults;
@@ -69,7 +70,7 @@ use metrics::Metrics;
 use random::Random;
 use registry::Registry;
 use requests::RequestLog;
-use rest::{Addresses, Definitions, Holdings, ServiceRangeError};
+use rest::{Addresses, Aggregated, Definitions, Holdings, ServiceRangeError};
 use store::Revisions;
 
 /// The state behind both doors.
@@ -100,6 +101,8 @@ pub struct Server {
     /// The definitions found last. The lock is held while the registry follows the stored
     /// definitions.
     settling: Mutex<Definitions>,
+    /// The APIs of other programs.
+    aggregated: Aggregated,
     /// Whether entries of managed fields begin with creation, rather than with the first apply.
     pub(crate) tracks_creations: bool,
     /// The gate `ManagedFieldsOptOut` of 1.38: clients may ask for objects without managed fields.
@@ -145,6 +148,7 @@ impl Server {
             addresses: Addresses::default(),
             disks: Arc::default(),
             settling: Mutex::default(),
+            aggregated: Aggregated::default(),
             tracks_creations,
             managed_fields_opt_out: false,
             deletion_versions: false,
@@ -182,6 +186,7 @@ impl Server {
             addresses,
             disks: Arc::default(),
             settling: Mutex::default(),
+            aggregated: Aggregated::default(),
             tracks_creations: self.tracks_creations,
             managed_fields_opt_out: self.managed_fields_opt_out,
             deletion_versions: self.deletion_versions,

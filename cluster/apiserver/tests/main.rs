@@ -8,6 +8,7 @@
 mod admission;
 mod admission_policies;
 mod admission_webhooks;
+mod aggregation;
 mod bad_connections;
 mod bad_input;
 mod compaction;

@@ -5,24 +5,17 @@
 //!
 //! Upstream: `pkg/util/webhook/client.go` and `pkg/util/proxy` of `k8s.io/apiserver`.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use http::{Method, Request, Uri};
 use http_body_util::{BodyExt, Full, Limited};
-use hyper_util::rt::TokioIo;
-use rustls::ClientConfig;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName};
 use serde_json::Value;
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
-use super::{Call, trust};
+use super::Call;
+use super::transport::{self, Trust};
 use crate::Server;
 use crate::apimachinery::errors::{list, text};
 
@@ -56,8 +49,9 @@ impl Server {
         let url = url_of(client, call.seconds);
         let failed = |why: String| CallError::Call(format!("Post {url:?}: {why}"));
         let endpoint = self.endpoint(client, &url).map_err(&failed)?;
-        let connector = trusting(text(client, "caBundle"))?;
-        let exchange = exchange(&endpoint, connector, &call.review);
+        let bundle = Trust::Bundle(text(client, "caBundle"));
+        let connector = transport::connector(bundle, None).map_err(CallError::Client)?;
+        let exchange = exchange(&endpoint, &connector, &call.review);
         match timeout(Duration::from_secs(call.seconds), exchange).await {
             Ok(Ok((code, body))) => answer(code, &body).map_err(CallError::Call),
             Ok(Err(why)) => Err(failed(why)),
@@ -118,49 +112,13 @@ fn url_of(client: &Value, seconds: u64) -> String {
     format!("{base}?timeout={seconds}s")
 }
 
-/// A TLS client that trusts the certificates in a base64 of PEM.
-fn trusting(bundle: &str) -> Result<TlsConnector, CallError> {
-    let unusable = || {
-        let why = "unable to load root certificates: unable to parse bytes as PEM block";
-        CallError::Client(why.to_owned())
-    };
-    let pem = STANDARD.decode(bundle).map_err(|_| unusable())?;
-    let certificates: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(&pem)
-        .collect::<Result<_, _>>()
-        .map_err(|_| unusable())?;
-    if certificates.is_empty() && !bundle.is_empty() {
-        return Err(unusable());
-    }
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let verifier = trust::Verifier::new(certificates, &provider).map_err(|_| unusable())?;
-    let config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|why| CallError::Client(why.to_string()))?
-        .dangerous()
-        .with_custom_certificate_verifier(Arc::new(verifier))
-        .with_no_client_auth();
-    Ok(TlsConnector::from(Arc::new(config)))
-}
-
 async fn exchange(
     endpoint: &Endpoint,
-    tls: TlsConnector,
+    tls: &TlsConnector,
     review: &Value,
 ) -> Result<(u16, Bytes), String> {
-    let address = format!("{}:{}", endpoint.host, endpoint.port);
-    let stream = TcpStream::connect((endpoint.host.as_str(), endpoint.port))
-        .await
-        .map_err(|why| match why.kind() {
-            std::io::ErrorKind::ConnectionRefused => {
-                format!("dial tcp {address}: connect: connection refused")
-            }
-            _ => format!("dial tcp {address}: {why}"),
-        })?;
-    let name = ServerName::try_from(endpoint.name.clone()).map_err(|why| why.to_string())?;
-    let stream = tls.connect(name, stream).await.map_err(untrusted)?;
-    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
-        .await
-        .map_err(|why| why.to_string())?;
+    let opened = transport::open(&endpoint.host, endpoint.port, &endpoint.name, tls).await;
+    let (mut sender, connection) = opened?;
     let uri: Uri = endpoint.url.parse().map_err(|why| format!("{why}"))?;
     let target = uri.path_and_query().map_or("/", |target| target.as_str());
     let request = Request::builder()
@@ -196,22 +154,6 @@ async fn exchange(
             Ok(()) => answering.await,
             Err(why) => Err(why.to_string()),
         },
-    }
-}
-
-/// The words for a failed handshake. Those of the verifier are Go's.
-fn untrusted(error: std::io::Error) -> String {
-    let cause = error
-        .get_ref()
-        .and_then(|inner| inner.downcast_ref::<rustls::Error>());
-    match cause {
-        Some(rustls::Error::InvalidCertificate(why)) => {
-            format!(
-                "tls: failed to verify certificate: x509: {}",
-                trust::shown(why)
-            )
-        }
-        _ => error.to_string(),
     }
 }
 

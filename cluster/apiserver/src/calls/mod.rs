@@ -1,6 +1,8 @@
-//! Calls of webhooks. A request awaits each answer, and holds no lock meanwhile.
+//! Calls of webhooks, and connections to them and to aggregated APIs. A request awaits each answer, and
+//! holds no lock meanwhile.
 
 mod client;
+pub(crate) mod transport;
 mod trust;
 
 use futures::FutureExt;

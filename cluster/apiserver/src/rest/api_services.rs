@@ -3,22 +3,22 @@
 //! built-in groups, definitions -> objects with the condition `Available`
 //!
 //! Upstream: `pkg/controlplane/apiserver/aggregator.go`, `pkg/controlplane/controller/crdregistration`
-//! and `k8s.io/kube-aggregator/pkg/controllers` (`autoregister`, `status`). Requests are not
-//! proxied to the Services of other APIServices.
+//! and `k8s.io/kube-aggregator/pkg/controllers` (`autoregister`, `status`). [`aggregation`](super::aggregation)
+//! has the APIServices of other programs.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use super::Server;
 use super::subresources::set_condition;
-use super::{Server, metadata};
 use crate::registry::Registered;
 use crate::route::Target;
 use crate::store::{Change, Object};
 
 /// The label on APIServices that the server maintains.
-const MANAGED: &str = "kube-aggregator.kubernetes.io/automanaged";
+pub(super) const MANAGED: &str = "kube-aggregator.kubernetes.io/automanaged";
 /// Value of the label for built-in groups: created at the start, and left alone later.
 const ON_START: &str = "onstart";
 /// Value of the label for the groups of definitions: created and deleted with their versions.
@@ -113,16 +113,31 @@ impl Server {
         // Takes the lock that all writes of definitions hold.
         self.settle_definitions();
         for current in target.entry.store.list(&self.revisions, "").objects {
-            if current.label(MANAGED).is_none() {
-                self.set_availability(&target.entry, &current);
+            let condition = || {
+                let object = current.to_value();
+                let spec = &object["spec"];
+                if spec["service"].is_null() {
+                    Some(self.available("True", "Local", LOCAL))
+                } else {
+                    self.known_condition(spec)
+                }
+            };
+            let is_of_client = current.label(MANAGED).is_none();
+            if let Some(condition) = is_of_client.then(condition).flatten() {
+                self.set_availability(&target.entry, &current, condition);
             }
         }
     }
 
-    /// A lost race means that another request changed the APIService, which settles it again.
-    fn set_availability(&self, entry: &Registered, current: &Arc<Object>) {
+    /// Sets the condition `Available`. A lost race means that another request changed the APIService,
+    /// which settles it again.
+    pub(super) fn set_availability(
+        &self,
+        entry: &Registered,
+        current: &Arc<Object>,
+        condition: Value,
+    ) {
         let mut object = current.to_value();
-        let condition = self.availability(&object);
         let known = object["status"]["conditions"]
             .as_array()
             .and_then(|list| list.iter().find(|known| known["type"] == condition["type"]));
@@ -147,44 +162,7 @@ impl Server {
         }
     }
 
-    /// The condition `Available`. Only the Service itself is checked, and not its endpoints.
-    fn availability(&self, object: &Value) -> Value {
-        let service = &object["spec"]["service"];
-        let namespace = text(service, "namespace");
-        let name = text(service, "name");
-        let (status, reason, message) = if service.is_null() {
-            ("True", "Local", LOCAL.to_owned())
-        } else if self.service_exists(namespace, name) {
-            (
-                "False",
-                "FailedDiscoveryCheck",
-                "no response from any endpoint: requests are not proxied".to_owned(),
-            )
-        } else {
-            (
-                "False",
-                "ServiceNotFound",
-                format!("service/{name} in {namespace:?} is not present"),
-            )
-        };
-        json!({
-            "type": "Available",
-            "status": status,
-            "lastTransitionTime": metadata::time(self.clock.now()),
-            "reason": reason,
-            "message": message,
-        })
-    }
-
-    fn service_exists(&self, namespace: &str, name: &str) -> bool {
-        let services = self
-            .registry
-            .find("", "v1", "services")
-            .expect("Services are built in");
-        services.store.get(&format!("{namespace}/{name}")).is_some()
-    }
-
-    fn api_service_kind(&self) -> Arc<Registered> {
+    pub(super) fn api_service_kind(&self) -> Arc<Registered> {
         let found = self
             .registry
             .find("apiregistration.k8s.io", "v1", "apiservices");
@@ -210,13 +188,8 @@ impl Server {
             spec.remove("group");
         }
         self.sign(&mut object);
-        object["status"] = json!({"conditions": [{
-            "type": "Available",
-            "status": "True",
-            "lastTransitionTime": metadata::time(self.clock.now()),
-            "reason": "Local",
-            "message": LOCAL,
-        }]});
+        let condition = self.available("True", "Local", LOCAL);
+        object["status"] = json!({"conditions": [condition]});
         object
     }
 }

@@ -76,7 +76,7 @@ impl Server {
             let checks = health::checks(probe);
             paths.extend(checks.iter().map(|check| format!("/{probe}/{check}")));
         }
-        for group in self.registry.groups() {
+        for group in self.all_groups() {
             let place = if group.name.is_empty() {
                 "/api".to_owned()
             } else {
@@ -101,7 +101,7 @@ impl Server {
         if self.faults.is_hidden(crate::faults::EVERY_GROUP) {
             return Err(unavailable());
         }
-        let groups = self.registry.groups();
+        let groups = self.all_groups();
         Ok(match route {
             Route::CoreVersions if aggregated => {
                 self.aggregated(groups.iter().filter(|group| group.name.is_empty()))
@@ -182,6 +182,9 @@ impl Server {
                     .map(|version| {
                         if self.faults.is_hidden(&group.name) {
                             return json!({"version": version, "freshness": "Stale"});
+                        }
+                        if let Some(entry) = self.remote_entry(&group.name, version) {
+                            return entry;
                         }
                         let resources: Vec<Value> = self
                             .by_name(&group.name, version)

@@ -3,6 +3,7 @@
 use http::Response;
 use http::header::{ACCEPT, CACHE_CONTROL, ETAG, HOST, HeaderValue, IF_NONE_MATCH, VARY};
 use http::request::Parts;
+use serde_json::Value;
 
 use super::accept::{Form, View, Views};
 use super::query::Query;
@@ -13,6 +14,13 @@ use crate::route::Route;
 use crate::status::Status;
 
 impl Server {
+    /// The index of OpenAPI version 3, with the documents of other programs.
+    fn openapi_index(&self) -> Value {
+        let mut index = openapi::index(&self.registry);
+        self.add_remote_documents(&mut index);
+        index
+    }
+
     /// The metrics, in the text format.
     fn metrics_page(&self) -> Result<Response<Body>, Status> {
         let stored = self.registry.stored();
@@ -66,7 +74,7 @@ impl Server {
             Route::OpenApi(path) if path.is_empty() => Ok(respond(
                 200,
                 "application/json",
-                Body::whole(openapi::index(&self.registry).to_string()),
+                Body::whole(self.openapi_index().to_string()),
             )),
             Route::OpenApi(path) => self.openapi(path, parts, query),
             _ => {

@@ -11,6 +11,7 @@ use http::request::Parts;
 use http::{Response, StatusCode};
 
 use super::Body;
+use super::aggregation::Unchanged;
 use super::query::Query;
 
 /// Beginnings of the user agents of programs that people read.
@@ -36,6 +37,9 @@ pub(super) fn laid_out(
     request: &Parts,
     is_watch: bool,
 ) -> Response<Body> {
+    if response.extensions().get::<Unchanged>().is_some() {
+        return response;
+    }
     let kind = response.headers().get(CONTENT_TYPE);
     let is_json = kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/json"));
     if !is_json || is_watch {

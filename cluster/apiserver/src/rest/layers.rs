@@ -282,8 +282,18 @@ impl Server {
 
     /// The layer that finds the target of the path.
     async fn routed(self: &Arc<Self>, request: &Arrived, user: &Arc<User>) -> Reply {
+        if let Some(remote) = self.remote_of(request.path()) {
+            let audit_id = audit_id(&request.parts);
+            let answer = remote.answer(&request.parts, &request.body, user, audit_id);
+            // In a box of its own, because few requests need the room for a connection.
+            return Reply::answer(Box::pin(answer).await);
+        }
         let method = request.parts.method.as_str();
-        match Route::parse(&self.registry, request.path()) {
+        let route = match self.remote_group(request.path()) {
+            Some(group) => Route::Group(group),
+            None => Route::parse(&self.registry, request.path()),
+        };
+        match route {
             Route::Objects(target) => self.for_objects(request, user, &target).await,
             Route::Nothing => Reply::answer(text(404, "404 page not found\n")),
             Route::NoSuchPart(target) => {

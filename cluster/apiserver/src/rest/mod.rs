@@ -26,6 +26,7 @@ use crate::store::Object;
 mod accept;
 mod accounts;
 mod address;
+mod aggregation;
 mod api_services;
 mod apply_request;
 mod body;
@@ -77,6 +78,8 @@ pub use layers::ConnectionReset;
 
 pub use address::ServiceRangeError;
 pub(crate) use address::{Addresses, Holdings};
+pub(crate) use aggregation::Aggregated;
+pub use aggregation::aggregate;
 pub(crate) use definitions::Definitions;
 pub(crate) use streams::{Begun, Upgradable};
 

@@ -12,7 +12,11 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
 use rcgen::{CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rustls::RootCertStore;
+use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::ClientCertVerifier;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::{OwnedRwLockWriteGuard, RwLock, watch};
@@ -51,6 +55,39 @@ impl Certificate {
         }
     }
 
+    /// The server side of TLS with this certificate.
+    pub(crate) fn acceptor(&self) -> TlsAcceptor {
+        self.acceptor_with(WebPkiClientVerifier::no_client_auth())
+    }
+
+    /// The same for clients with a certificate of an authority in `pem`.
+    pub(crate) fn acceptor_for(&self, pem: &str) -> TlsAcceptor {
+        let mut roots = RootCertStore::empty();
+        for authority in CertificateDer::pem_slice_iter(pem.as_bytes()) {
+            roots.add(authority.unwrap()).unwrap();
+        }
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+        self.acceptor_with(verifier.build().unwrap())
+    }
+
+    fn acceptor_with(&self, clients: Arc<dyn ClientCertVerifier>) -> TlsAcceptor {
+        let private = PrivateKeyDer::try_from(self.key.serialize_der()).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let tls = rustls::ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_client_cert_verifier(clients)
+            .with_single_cert(vec![self.der.clone()], private)
+            .unwrap();
+        TlsAcceptor::from(Arc::new(tls))
+    }
+
+    /// The `caBundle`.
+    pub(crate) fn bundle(&self) -> String {
+        STANDARD.encode(&self.trusted)
+    }
+
     /// Signed by itself, after `change`.
     pub(crate) fn self_signed(change: impl FnOnce(&mut CertificateParams)) -> Self {
         let mut params = Self::params(&["127.0.0.1"]);
@@ -84,24 +121,16 @@ impl Hook {
     }
 
     pub(crate) async fn with(certificate: Certificate, respond: Respond) -> Self {
-        let private = PrivateKeyDer::try_from(certificate.key.serialize_der()).unwrap();
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let tls = rustls::ServerConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_no_client_auth()
-            .with_single_cert(vec![certificate.der], private)
-            .unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (count, asked) = watch::channel(0);
         let hook = Self {
             port: listener.local_addr().unwrap().port(),
-            authority: STANDARD.encode(certificate.trusted),
+            authority: certificate.bundle(),
             seen: Arc::default(),
             asked,
             gate: Arc::default(),
         };
-        let acceptor = TlsAcceptor::from(Arc::new(tls));
+        let acceptor = certificate.acceptor();
         let seen = hook.seen.clone();
         let gate = hook.gate.clone();
         tokio::spawn(async move {

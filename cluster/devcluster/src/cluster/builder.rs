@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
 use steersman_apiserver::requests::RequestLog;
-use steersman_apiserver::{Admission, Server, compact_revisions, expire_events};
+use steersman_apiserver::{Admission, Server, aggregate, compact_revisions, expire_events};
 use steersman_nodes::{ATTACH_DETACH, BINDER, NodesConfig};
 use steersman_releases::Release;
 use steersman_runtime::controller::Descriptor;
@@ -395,6 +395,7 @@ impl Builder {
         }
         let running =
             Running::start(&cluster, self.nodes, &self.controllers, self.programs).await?;
+        running.beside("aggregator", aggregate(Arc::clone(&server)));
         if !self.event_ttl.is_zero() {
             running.beside(
                 "event-ttl",

@@ -1,0 +1,172 @@
+//! Aggregated APIs: APIServices whose Service leads to a program on this machine, by `ExternalName`.
+//!
+//! APIServices, Services -> check of the program -> condition `Available`, discovery -> proxy
+//!
+//! Upstream: `k8s.io/kube-aggregator` (`pkg/controllers/status/remote`, `pkg/apiserver`). Documents of
+//! OpenAPI version 2 are not merged, and connections do not change their protocol.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::RwLock;
+use serde_json::{Map, Value};
+use tokio_rustls::TlsConnector;
+
+use super::Server;
+use crate::auth::ClientCertificate;
+use crate::calls::transport::{self, Open};
+use crate::registry::Group;
+
+mod availability;
+mod fetch;
+mod proxy;
+
+pub use availability::aggregate;
+pub(super) use proxy::Unchanged;
+
+/// The APIs of other programs, by group and version.
+#[derive(Debug, Default)]
+pub(crate) struct Aggregated {
+    remotes: RwLock<BTreeMap<(String, String), Arc<Remote>>>,
+    /// The certificate of the server as a proxy, made at its first use.
+    certificate: OnceLock<Option<ClientCertificate>>,
+}
+
+/// An APIService with a Service.
+#[derive(Debug, Clone)]
+pub(super) struct Remote {
+    group: String,
+    version: String,
+    /// `groupPriorityMinimum`.
+    priority: i64,
+    /// `None` if the Service leads to no program.
+    program: Option<Arc<Program>>,
+    /// The condition `Available`.
+    is_available: bool,
+    /// Its resources in aggregated discovery. Without them, the entry is stale.
+    resources: Option<Value>,
+    /// Its documents in OpenAPI version 3, by path.
+    documents: Map<String, Value>,
+}
+
+/// A program that serves an API.
+pub(super) struct Program {
+    /// In its certificate.
+    name: String,
+    host: String,
+    port: u16,
+    /// The error tells that the `caBundle` is unusable.
+    tls: Result<TlsConnector, String>,
+}
+
+impl std::fmt::Debug for Program {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Program")
+            .field("host", &self.host)
+            .field("port", &self.port)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Program {
+    /// `host:port`.
+    fn authority(&self) -> String {
+        format!("{}:{}", self.host, self.port)
+    }
+
+    async fn open(&self) -> Result<Open, String> {
+        let tls = self.tls.as_ref().map_err(Clone::clone)?;
+        transport::open(&self.host, self.port, &self.name, tls).await
+    }
+}
+
+impl Server {
+    /// The other program that serves `path`. The server itself keeps its own APIs, unless an APIService
+    /// for them leads to a program.
+    pub(super) fn remote_of(&self, path: &str) -> Option<Arc<Remote>> {
+        let remotes = self.aggregated.remotes.read();
+        if remotes.is_empty() {
+            return None;
+        }
+        let document = path.strip_prefix("/openapi/v3");
+        let mut parts = document.unwrap_or(path).strip_prefix("/apis/")?.split('/');
+        let key = (parts.next()?.to_owned(), parts.next()?.to_owned());
+        let remote = remotes.get(&key)?;
+        let is_own = self.registry.has_version(&key.0, &key.1) == Some(true);
+        let is_asked = match document {
+            Some(_) => !remote.documents.is_empty(),
+            None => remote.program.is_some() || !is_own,
+        };
+        is_asked.then(|| Arc::clone(remote))
+    }
+
+    /// The group at `path`, if it is one of other programs.
+    pub(super) fn remote_group(&self, path: &str) -> Option<String> {
+        let remotes = self.aggregated.remotes.read();
+        let named = path.strip_prefix("/apis/")?;
+        let named = named.strip_suffix('/').unwrap_or(named);
+        let mut groups = remotes.keys().map(|(group, _)| group);
+        groups.find(|group| *group == named).cloned()
+    }
+
+    /// The groups of the server, and those of other programs by their priority.
+    pub(super) fn all_groups(&self) -> Vec<Group> {
+        let mut groups = self.registry.groups();
+        for ((name, version), remote) in self.aggregated.remotes.read().iter() {
+            if let Some(known) = groups.iter_mut().find(|known| known.name == *name) {
+                if !known.versions.contains(version) {
+                    known.versions.push(version.clone());
+                }
+                continue;
+            }
+            // Groups of equal priority are in the order of their names.
+            let is_earlier = |other: &Group| {
+                let priority = self.priority_of(other);
+                priority.is_some_and(|priority| {
+                    priority > remote.priority
+                        || (priority == remote.priority && other.name < *name)
+                })
+            };
+            let at = groups
+                .iter()
+                .rposition(is_earlier)
+                .map_or(0, |last| last + 1);
+            let group = Group {
+                name: name.clone(),
+                versions: vec![version.clone()],
+            };
+            groups.insert(at, group);
+        }
+        groups
+    }
+
+    /// The priority of a group by its APIServices; `None` without any.
+    fn priority_of(&self, group: &Group) -> Option<i64> {
+        let entry = self.api_service_kind();
+        let priorities = group.versions.iter().filter_map(|version| {
+            let object = entry.store.get(&format!("{version}.{}", group.name))?;
+            object.to_value()["spec"]["groupPriorityMinimum"].as_i64()
+        });
+        priorities.max()
+    }
+
+    /// The entry of a version in aggregated discovery, if another program serves it.
+    pub(super) fn remote_entry(&self, group: &str, version: &str) -> Option<Value> {
+        let remote = self.remote_of(&format!("/apis/{group}/{version}"))?;
+        Some(match &remote.resources {
+            Some(resources) => {
+                serde_json::json!({"version": version, "resources": resources, "freshness": "Current"})
+            }
+            None => serde_json::json!({"version": version, "freshness": "Stale"}),
+        })
+    }
+
+    /// Adds the documents of other programs to the index of OpenAPI version 3.
+    pub(super) fn add_remote_documents(&self, index: &mut Value) {
+        for remote in self.aggregated.remotes.read().values() {
+            for (path, entry) in &remote.documents {
+                index["paths"][path] = entry.clone();
+            }
+        }
+    }
+}

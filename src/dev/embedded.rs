@@ -14,6 +14,7 @@ use steersman_devcluster::cloud::SimulatedCloud;
 use steersman_devcluster::https::{HttpsDoor, Serving};
 use steersman_devcluster::manifests::{self, Manifest, ManifestError};
 use steersman_devcluster::nodes::{self, Latency, NodesConfig, NodesError};
+use steersman_devcluster::rest::Component;
 use steersman_devcluster::status::Status;
 use steersman_devcluster::{Admission, COMPACTION_INTERVAL, DevCluster, Release, StartError};
 use steersman_runtime::controller::Descriptor;
@@ -342,6 +343,10 @@ impl Embedded {
         // that there are no nodes.
         if nodes.count > 0 || !config.controllers.enabled.is_empty() {
             nodes::start(nodes, client.clone(), clock.clone(), &tasks, &stop).await?;
+            cluster.report_healthy(Component::Scheduler);
+        }
+        if !config.controllers.enabled.is_empty() {
+            cluster.report_healthy(Component::ControllerManager);
         }
 
         let signing = if runs("certificatesigningrequest-signing-controller") {

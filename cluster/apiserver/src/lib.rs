@@ -70,7 +70,7 @@ use metrics::Metrics;
 use random::Random;
 use registry::Registry;
 use requests::RequestLog;
-use rest::{Addresses, Aggregated, Definitions, Holdings, ServiceRangeError};
+use rest::{Addresses, Aggregated, Components, Definitions, Holdings, ServiceRangeError};
 use store::Revisions;
 
 /// The state behind both doors.
@@ -103,6 +103,7 @@ pub struct Server {
     settling: Mutex<Definitions>,
     /// The APIs of other programs.
     aggregated: Aggregated,
+    components: Components,
     /// Whether entries of managed fields begin with creation, rather than with the first apply.
     pub(crate) tracks_creations: bool,
     /// The gate `ManagedFieldsOptOut` of 1.38: clients may ask for objects without managed fields.
@@ -149,6 +150,7 @@ impl Server {
             disks: Arc::default(),
             settling: Mutex::default(),
             aggregated: Aggregated::default(),
+            components: Components::default(),
             tracks_creations,
             managed_fields_opt_out: false,
             deletion_versions: false,
@@ -187,6 +189,7 @@ impl Server {
             disks: Arc::default(),
             settling: Mutex::default(),
             aggregated: Aggregated::default(),
+            components: Components::default(),
             tracks_creations: self.tracks_creations,
             managed_fields_opt_out: self.managed_fields_opt_out,
             deletion_versions: self.deletion_versions,

@@ -120,6 +120,9 @@ impl Target {
         };
         let resource = self.resource();
         let verbs = self.subresource.map_or(resource.verbs, |sub| sub.verbs);
+        if verb == Verb::Watch && !verbs.contains(&"watch") && verbs.contains(&"list") {
+            return Err(Status::method_not_supported(resource.named(), "watch"));
+        }
         let everywhere = collection && resource.namespaced && self.namespace.is_empty();
         if !verbs.contains(&verb.as_str())
             || (everywhere && !matches!(verb, Verb::List | Verb::Watch))

@@ -238,6 +238,17 @@ impl Status {
         .with_details(Map::new())
     }
 
+    /// 405 for a verb that a resource lacks: `NewMethodNotSupported`.
+    pub fn method_not_supported(resource: Qualified<'_>, verb: &str) -> Self {
+        let mut details = Map::new();
+        if !resource.group.is_empty() {
+            details.insert("group".to_owned(), Value::from(resource.group));
+        }
+        details.insert("kind".to_owned(), Value::from(resource.name));
+        let message = format!("{verb} is not supported on resources of kind \"{resource}\"");
+        Self::new(405, "MethodNotAllowed", message).with_details(details)
+    }
+
     /// 413 for a request body beyond `limit` bytes.
     pub fn body_too_large(limit: usize) -> Self {
         Self::new(

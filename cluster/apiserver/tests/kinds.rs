@@ -5,6 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use steersman_devcluster::DevCluster;
 use steersman_devcluster::auth::User;
+use steersman_devcluster::rest::Component;
 
 use crate::support::{Answer, ask, clock};
 
@@ -307,6 +308,22 @@ async fn certificate_requests_need_approval_rights_and_then_a_certificate() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn discovery_has_the_hashes_of_a_real_server() {
+    let cluster = DevCluster::new(clock());
+    let hash = async |path: &str, name: &str| {
+        let list = get(&cluster.client(), path).await;
+        let mut resources = list["resources"].as_array().unwrap().iter();
+        let own = resources.find(|resource| resource["name"] == name).unwrap();
+        own["storageVersionHash"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(hash("/api/v1", "pods").await, "xPOwRZ+Yhw8=");
+    let autoscalers = "horizontalpodautoscalers";
+    let first = hash("/apis/autoscaling/v1", autoscalers).await;
+    assert_eq!(first, hash("/apis/autoscaling/v2", autoscalers).await);
+    assert_eq!(first, "qwQve8ut294=");
+}
+
+#[tokio::test(start_paused = true)]
 async fn component_statuses_are_served_with_a_deprecation_warning() {
     let cluster = DevCluster::new(clock());
     let client = cluster.client();
@@ -320,13 +337,23 @@ async fn component_statuses_are_served_with_a_deprecation_warning() {
     };
     let asked = ask(&client, "GET", "/api/v1/componentstatuses", "", b"").await;
     assert_eq!(
-        (asked.code, names(&asked.body)),
-        (200, vec!["etcd-0".to_owned()])
+        names(&asked.body),
+        ["controller-manager", "etcd-0", "scheduler"]
     );
     assert_eq!(
         asked.warnings,
         ["v1 ComponentStatus is deprecated in v1.19+"]
     );
+    let refused = |port: u16| {
+        json!([{"type": "Healthy", "status": "False", "message": format!(
+            "Get \"https://127.0.0.1:{port}/healthz\": dial tcp 127.0.0.1:{port}: connect: connection refused"
+        )}])
+    };
+    assert_eq!(asked.body["items"][0]["conditions"], refused(10257));
+    assert_eq!(asked.body["items"][2]["conditions"], refused(10259));
+    cluster.report_healthy(Component::Scheduler);
+    let scheduler = get(&client, "/api/v1/componentstatuses/scheduler").await;
+    assert_eq!(text(&scheduler, "/conditions/0/message"), "ok");
     let lease = json!({
         "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
         "metadata": {"name": "kube-controller-manager", "namespace": "kube-system"},
@@ -338,27 +365,28 @@ async fn component_statuses_are_served_with_a_deprecation_warning() {
         one["conditions"],
         json!([{"type": "Healthy", "status": "True", "message": "ok"}])
     );
-    assert_eq!(
-        names(&get(&client, "/api/v1/componentstatuses").await),
-        ["controller-manager", "etcd-0"]
-    );
+    let selected = "/api/v1/componentstatuses?fieldSelector=metadata.name=etcd-0";
+    assert_eq!(names(&get(&client, selected).await), ["etcd-0"]);
     tokio::time::advance(std::time::Duration::from_secs(16)).await;
     let late = get(&client, "/api/v1/componentstatuses/controller-manager").await;
     assert_eq!(
         text(&late, "/conditions/0/error"),
         "the lease expired at 2026-01-01T00:00:15Z"
     );
+    let missing = ask(&client, "GET", "/api/v1/componentstatuses/nothing", "", b"");
+    let missing = missing.await;
     assert_eq!(
-        ask(
-            &client,
-            "GET",
-            "/api/v1/componentstatuses/scheduler",
-            "",
-            b""
+        (missing.code, text(&missing.body, "/message")),
+        (404, "componentstatus \"nothing\" not found")
+    );
+    let watch = ask(&client, "GET", "/api/v1/componentstatuses?watch=1", "", b"");
+    let watch = watch.await;
+    assert_eq!(
+        (watch.code, text(&watch.body, "/message")),
+        (
+            405,
+            "watch is not supported on resources of kind \"componentstatuses\""
         )
-        .await
-        .code,
-        404
     );
     assert_eq!(
         ask(&client, "POST", "/api/v1/componentstatuses", JSON, b"{}")

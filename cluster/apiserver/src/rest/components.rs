@@ -1,12 +1,14 @@
 //! `componentstatuses`: the health of control plane components, computed for each request.
 //!
-//! Upstream probes fixed ports of its own host (`pkg/registry/core/componentstatus`), which a test
-//! cluster does not have. This server reports its store as healthy, and other components by their
-//! Leases. The list omits a component without a Lease.
+//! Upstream probes fixed ports of its own host (`pkg/registry/core/componentstatus`). This server knows its
+//! store and the components that run beside it, and finds others by their Leases. A component without
+//! any of these gets the answer about a closed port.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
+use parking_lot::RwLock;
 use serde_json::{Value, json};
 
 use super::read::Page;
@@ -15,14 +17,48 @@ use crate::selectors::Selection;
 use crate::status::{Qualified, Status};
 use crate::store::Object;
 
-/// Component names, and the Lease in `kube-system` of each one that has a Lease.
-const COMPONENTS: [(&str, Option<&str>); 3] = [
-    ("controller-manager", Some("kube-controller-manager")),
-    ("etcd-0", None),
-    ("scheduler", Some("kube-scheduler")),
-];
+/// A component of the control plane.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Component {
+    /// kube-controller-manager, or a program in its place.
+    ControllerManager,
+    /// The store.
+    Etcd,
+    /// kube-scheduler, or a program in its place.
+    Scheduler,
+}
+
+impl Component {
+    const ALL: [Self; 3] = [Self::ControllerManager, Self::Etcd, Self::Scheduler];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::ControllerManager => "controller-manager",
+            Self::Etcd => "etcd-0",
+            Self::Scheduler => "scheduler",
+        }
+    }
+
+    /// The Lease in `kube-system`, and the port that upstream probes.
+    fn traces(self) -> Option<(&'static str, u16)> {
+        match self {
+            Self::ControllerManager => Some(("kube-controller-manager", 10257)),
+            Self::Etcd => None,
+            Self::Scheduler => Some(("kube-scheduler", 10259)),
+        }
+    }
+}
+
+/// The components that run beside the server.
+#[derive(Debug, Default)]
+pub(crate) struct Components(RwLock<BTreeSet<Component>>);
 
 impl Server {
+    /// Reports a component as healthy in `componentstatuses`, because it runs beside the server.
+    pub fn report_healthy(&self, component: Component) {
+        self.components.0.write().insert(component);
+    }
+
     /// Answers a GET or a list of `componentstatuses`.
     pub(super) fn components(&self, verb: Verb, call: &Call<'_>) -> Result<Answer, Status> {
         let resource = call.target.resource();
@@ -33,9 +69,9 @@ impl Server {
                 &status,
             ))
         };
-        let mut known = COMPONENTS
-            .iter()
-            .filter_map(|(name, lease)| self.component(name, *lease))
+        let mut known = Component::ALL
+            .into_iter()
+            .map(|component| self.component(component))
             .map(object);
         match verb {
             Verb::Get => {
@@ -72,29 +108,34 @@ impl Server {
         }
     }
 
-    /// The status of a component; `None` if its Lease is missing.
-    fn component(&self, name: &str, lease: Option<&str>) -> Option<Value> {
-        let late = match lease {
-            None => None,
-            Some(lease) => {
-                let leases = self
-                    .registry
-                    .find("coordination.k8s.io", "v1", "leases")
-                    .expect("leases are built in");
-                let lease = leases
-                    .store
-                    .get(&format!("kube-system/{lease}"))?
-                    .to_value();
-                overdue(&lease["spec"], self.clock.now())
-            }
+    /// The status of a component.
+    fn component(&self, component: Component) -> Value {
+        let healthy = || json!({"type": "Healthy", "status": "True", "message": "ok"});
+        let condition = match component.traces() {
+            _ if self.components.0.read().contains(&component) => healthy(),
+            None => healthy(),
+            Some((lease, port)) => match self.find_lease(lease) {
+                None => {
+                    let url = format!("https://127.0.0.1:{port}/healthz");
+                    let why = "connect: connection refused";
+                    let message = format!("Get {url:?}: dial tcp 127.0.0.1:{port}: {why}");
+                    json!({"type": "Healthy", "status": "False", "message": message})
+                }
+                Some(lease) => match overdue(&lease["spec"], self.clock.now()) {
+                    None => healthy(),
+                    Some(error) => json!({"type": "Healthy", "status": "False", "error": error}),
+                },
+            },
         };
-        let condition = match late {
-            None => json!({"type": "Healthy", "status": "True", "message": "ok"}),
-            Some(error) => json!({"type": "Healthy", "status": "False", "error": error}),
-        };
-        Some(
-            json!({"kind": "ComponentStatus", "apiVersion": "v1", "metadata": {"name": name}, "conditions": [condition]}),
-        )
+        json!({
+            "kind": "ComponentStatus", "apiVersion": "v1", "metadata": {"name": component.name()}, "conditions": [condition],
+        })
+    }
+
+    fn find_lease(&self, name: &str) -> Option<Value> {
+        let leases = self.registry.find("coordination.k8s.io", "v1", "leases")?;
+        let lease = leases.store.get(&format!("kube-system/{name}"))?;
+        Some(lease.to_value())
     }
 }
 

@@ -323,10 +323,12 @@ fn resource_entry(entry: &Registered) -> Value {
             Storage::Converted(kept) => (kept.group, kept.version),
             Storage::Own | Storage::OtherVersion => (&*resource.group, &*resource.version),
         };
-        let hash = fingerprint(format!("{group}/{version}/{}", resource.kind).as_bytes());
+        // `StorageVersionHash` of `apiserver/pkg/endpoints/discovery`.
+        let stored = format!("{group}/{version}/{}", resource.kind);
+        let hash = ring::digest::digest(&ring::digest::SHA256, stored.as_bytes());
         let hash = base64::Engine::encode(
             &base64::engine::general_purpose::STANDARD,
-            hash.to_be_bytes(),
+            &hash.as_ref()[..8],
         );
         fields.insert("storageVersionHash".to_owned(), Value::from(hash));
     }

@@ -80,6 +80,8 @@ pub use address::ServiceRangeError;
 pub(crate) use address::{Addresses, Holdings};
 pub(crate) use aggregation::Aggregated;
 pub use aggregation::aggregate;
+pub use components::Component;
+pub(crate) use components::Components;
 pub(crate) use definitions::Definitions;
 pub(crate) use streams::{Begun, Upgradable};
 

@@ -13,7 +13,7 @@ use steersman_apiserver::faults::Faults;
 use steersman_apiserver::https::{HttpsDoor, Serving};
 use steersman_apiserver::registry::Registered;
 use steersman_apiserver::requests::{RequestCounts, RequestRecord};
-use steersman_apiserver::rest::ServiceRangeError;
+use steersman_apiserver::rest::{Component, ServiceRangeError};
 use steersman_apiserver::status::Status;
 use steersman_apiserver::store::{Compacted, Event};
 use steersman_apiserver::{Admission, InProcess, Server};
@@ -203,6 +203,12 @@ impl DevCluster {
     /// instead.
     pub fn service_as(&self, user: User) -> InProcess {
         InProcess::new(self.server.clone(), user)
+    }
+
+    /// Reports a component as healthy in `componentstatuses`. Without it, the server finds components by
+    /// their Leases.
+    pub fn report_healthy(&self, component: Component) {
+        self.server.report_healthy(component);
     }
 
     /// Registers a bearer token of `user`, for both endpoints.

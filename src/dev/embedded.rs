@@ -294,8 +294,11 @@ impl Embedded {
             protected_classes: runs("volumeattributesclass-protection-controller"),
             ..Admission::FULL
         };
+        // With neither, the server is bare, as with envtest.
+        let is_bare = args.nodes == 0 && config.controllers.enabled.is_empty();
         let builder = DevCluster::builder()
             .release(args.kubernetes_version)
+            .metrics(!is_bare)
             .clock(clock.clone())
             .admission(admission)
             .kept_requests(front.kept_requests)
@@ -339,9 +342,8 @@ impl Embedded {
             event_ttl: args.event_ttl.to_std(),
         };
         let names = nodes.names();
-        // With neither, the server is bare, as with envtest. A scheduler would write to every pod
-        // that there are no nodes.
-        if nodes.count > 0 || !config.controllers.enabled.is_empty() {
+        // A scheduler would write to every pod that there are no nodes.
+        if !is_bare {
             nodes::start(nodes, client.clone(), clock.clone(), &tasks, &stop).await?;
             cluster.report_healthy(Component::Scheduler);
         }

@@ -166,6 +166,7 @@ async fn serve(given: Given) -> Result<(), ApiServerError> {
             .admission(settings.admission)
             .kept_requests(0)
             .event_ttl(settings.event_ttl.to_std())
+            .metrics(false)
             .compaction_interval(settings.compaction_interval.to_std())
             .start()
             .await?;

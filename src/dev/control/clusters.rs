@@ -147,6 +147,7 @@ impl Clusters {
             .clock(self.first.clock().clone())
             .snapshot(&snapshot)
             .admission(admission)
+            .metrics(nodes.count > 0 || !controllers.is_empty())
             .event_ttl(event_ttl)
             .compaction_interval(COMPACTION_INTERVAL);
         if !wanted.still {

@@ -35,6 +35,7 @@ pub struct Builder {
     admission: Option<Admission>,
     event_ttl: Duration,
     compaction_interval: Duration,
+    metrics: bool,
     log: RequestLog,
     seed: Option<u64>,
     objects: Vec<Source>,
@@ -65,6 +66,7 @@ impl Default for Builder {
             admission: None,
             event_ttl: Duration::ZERO,
             compaction_interval: Duration::ZERO,
+            metrics: true,
             log: RequestLog::default(),
             seed: None,
             objects: Vec::new(),
@@ -152,6 +154,13 @@ impl Builder {
     /// them.
     pub fn event_ttl(mut self, ttl: Duration) -> Self {
         self.event_ttl = ttl;
+        self
+    }
+
+    /// Whether the cluster serves the metrics APIs of metrics-server and its relatives. The default is
+    /// true. A plain kube-apiserver has none of them.
+    pub fn metrics(mut self, served: bool) -> Self {
+        self.metrics = served;
         self
     }
 
@@ -387,7 +396,9 @@ impl Builder {
         if self.deletion_versions {
             server.tell_deletion_versions();
         }
-        server.serve_metrics();
+        if self.metrics {
+            server.serve_metrics();
+        }
         let server = Arc::new(server);
         let mut cluster = DevCluster::over(Arc::clone(&server));
         for source in self.objects {

@@ -22,6 +22,7 @@ mod event_ttl;
 mod faults;
 mod identity;
 mod kinds;
+mod logs;
 mod managed_fields;
 mod managed_fields_opt_out;
 mod mutating_policies;

@@ -3,14 +3,19 @@
 //!
 //! status of the pod -> the run that upstream would show -> lines -> text
 //!
-//! A simulated container writes nothing, so its status holds all that a log can tell. The answer ends
-//! at once, also with `follow`. Upstream: `LogLocation` in `pkg/registry/core/pod/strategy.go`, and
+//! A simulated container writes nothing, so its status holds all that a log can tell. With `follow` the
+//! answer goes on until the run ends. Upstream: `LogLocation` in `pkg/registry/core/pod/strategy.go`, and
 //! `validateContainerLogStatus` in `pkg/kubelet/kubelet_pods.go`.
 
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures::StreamExt;
 use serde_json::Value;
 
 use super::{Answer, Body, Call, Content, Server};
 use crate::containers::Container;
+use crate::registry::Registered;
 use crate::status::Status;
 
 /// Lists of containers in a spec, and of their statuses.
@@ -19,6 +24,14 @@ const LISTS: [(&str, &str); 3] = [
     ("initContainers", "initContainerStatuses"),
     ("ephemeralContainers", "ephemeralContainerStatuses"),
 ];
+
+/// How a log is shown.
+struct Options {
+    previous: bool,
+    timestamps: bool,
+    /// Bytes after which the log ends.
+    limit: Option<usize>,
+}
 
 impl Server {
     /// Logs of a pod; empty before it is bound.
@@ -33,36 +46,103 @@ impl Server {
             });
         }
         let is_on = |flag: &str| call.query.flag(flag) == Some(true);
-        let mut lines = lines(&pod, container, is_on("previous")).map_err(Status::bad_request)?;
-        if let Some(text) = Container::new(&pod, container).logs()
-            && let [(start, _), ..] = &lines[..]
-        {
-            let line = |line: &str| (start.clone(), line.to_owned());
-            lines = text.lines().map(line).collect();
-        }
-        let last = call.query.number("tailLines")?;
-        if let Some(last) = last.and_then(|last| usize::try_from(last).ok()) {
+        let size = |name: &str| -> Result<Option<usize>, Status> {
+            let number = call.query.number(name)?;
+            Ok(number.and_then(|number| usize::try_from(number).ok()))
+        };
+        let options = Options {
+            previous: is_on("previous"),
+            timestamps: is_on("timestamps"),
+            limit: size("limitBytes")?,
+        };
+        let run = Run::of(&pod, container, options.previous).map_err(Status::bad_request)?;
+        let mut lines = run.lines(&pod, container);
+        if let Some(last) = size("tailLines")? {
             lines.drain(..lines.len().saturating_sub(last));
         }
-        let mut text = String::new();
-        for (time, line) in lines {
-            if is_on("timestamps") {
-                text.push_str(&time);
-                text.push(' ');
-            }
-            text.push_str(&line);
-            text.push('\n');
-        }
-        let limit = call.query.number("limitBytes")?;
-        if let Some(limit) = limit.and_then(|limit| usize::try_from(limit).ok()) {
-            let kept = &text.as_bytes()[..limit.min(text.len())];
-            text = String::from_utf8_lossy(kept).into_owned();
-        }
+        let text = options.shown(&lines, 0);
+        let body = if is_on("follow") && run.is_going_on() {
+            let follower = Follower {
+                pods: Arc::clone(&call.target.entry),
+                key: call.target.key(),
+                uid: pod["metadata"]["uid"].clone(),
+                container: container.to_owned(),
+                run,
+                sent: text.len(),
+                options,
+            };
+            let start = futures::stream::iter(Some(Bytes::from(text)));
+            Body::stream(start.chain(futures::stream::once(follower.rest())))
+        } else {
+            Body::whole(text)
+        };
         Ok(Answer {
             code: 200,
-            content: Content::Text(text),
+            content: Content::Text(body),
             warnings: Vec::new(),
         })
+    }
+}
+
+impl Options {
+    /// The text of the lines, after `sent` bytes of earlier ones.
+    fn shown(&self, lines: &[(String, String)], sent: usize) -> String {
+        let mut text = String::new();
+        for (time, line) in lines {
+            if self.timestamps {
+                text.push_str(time);
+                text.push(' ');
+            }
+            text.push_str(line);
+            text.push('\n');
+        }
+        let Some(limit) = self.limit else { return text };
+        let kept = &text.as_bytes()[..limit.saturating_sub(sent).min(text.len())];
+        String::from_utf8_lossy(kept).into_owned()
+    }
+}
+
+/// A client that follows the run of a container.
+struct Follower {
+    pods: Arc<Registered>,
+    key: String,
+    uid: Value,
+    container: String,
+    run: Run,
+    /// The bytes that the client has.
+    sent: usize,
+    options: Options,
+}
+
+impl Follower {
+    /// The lines after the present ones, once the run or the pod has ended.
+    async fn rest(self) -> Bytes {
+        let mut committed = self.pods.store.committed();
+        loop {
+            committed.borrow_and_update();
+            let pod = self.pods.store.get(&self.key).map(|pod| pod.to_value());
+            let Some(pod) = pod.filter(|pod| pod["metadata"]["uid"] == self.uid) else {
+                return Bytes::new();
+            };
+            // A run that ended long ago, or a newer one in its place, are other runs.
+            let found = [false, true]
+                .into_iter()
+                .filter_map(|previous| Run::of(&pod, &self.container, previous).ok())
+                .find(|run| run.started() == self.run.started());
+            match found {
+                Some(run) if run.is_going_on() => {}
+                Some(run) => {
+                    let known = self.run.lines(&pod, &self.container).len();
+                    let lines = run.lines(&pod, &self.container);
+                    let new = lines.get(known..).unwrap_or_default();
+                    return Bytes::from(self.options.shown(new, self.sent));
+                }
+                None => return Bytes::new(),
+            }
+            if committed.changed().await.is_err() {
+                return Bytes::new();
+            }
+        }
     }
 }
 
@@ -90,46 +170,80 @@ pub(super) fn container<'a>(pod: &'a Value, name: &'a str) -> Result<&'a str, St
     }
 }
 
-/// The lines of a container's current or previous run, with their times. The error is a kubelet's.
-fn lines(pod: &Value, container: &str, previous: bool) -> Result<Vec<(String, String)>, String> {
-    let name = pod["metadata"]["name"].as_str().unwrap_or_default();
-    let statuses = LISTS.map(|(_, list)| pod["status"][list].as_array());
-    let status = statuses
-        .into_iter()
-        .flatten()
-        .flatten()
-        .find(|status| status["name"] == container)
-        .ok_or_else(|| format!("container {container:?} in pod {name:?} is not available"))?;
-    let state = &status["state"];
-    let last = &status["lastState"]["terminated"];
-    let restarts = status["restartCount"].as_i64().unwrap_or_default();
-    let (run, number) = match (&state["running"], &state["terminated"]) {
-        _ if previous && last.is_null() => {
-            return Err(format!(
-                "previous terminated container {container:?} in pod {name:?} not found"
-            ));
-        }
-        // A container that waits has not started again after its last end.
-        _ if previous => (last, restarts + i64::from(state["waiting"].is_object())),
-        (running @ Value::Object(_), _) => (running, restarts + 1),
-        (_, ended @ Value::Object(_)) => (ended, restarts + 1),
-        _ if !last.is_null() => (last, restarts + 1),
-        _ => {
-            let reason = state["waiting"]["reason"].as_str().unwrap_or_default();
-            return Err(format!(
-                "container {container:?} in pod {name:?} is waiting to start: {reason}"
-            ));
-        }
-    };
-    let text = |field: &str| run[field].as_str().unwrap_or_default().to_owned();
-    let image = status["image"].as_str().unwrap_or_default();
-    let start = format!("simulated container {container} of image {image}: start {number}");
-    let mut lines = vec![(text("startedAt"), start)];
-    if let Some(code) = run["exitCode"].as_i64() {
-        let end = format!("simulated container {container}: exit code {code}");
-        lines.push((text("finishedAt"), end));
+/// A run of a container, which a log shows.
+struct Run {
+    /// `running` or `terminated` of the container's state.
+    state: Value,
+    image: String,
+    /// The first run is number 1.
+    number: i64,
+}
+
+impl Run {
+    /// The current or previous run of a container. The error is a kubelet's.
+    fn of(pod: &Value, container: &str, previous: bool) -> Result<Self, String> {
+        let name = pod["metadata"]["name"].as_str().unwrap_or_default();
+        let statuses = LISTS.map(|(_, list)| pod["status"][list].as_array());
+        let status = statuses
+            .into_iter()
+            .flatten()
+            .flatten()
+            .find(|status| status["name"] == container)
+            .ok_or_else(|| format!("container {container:?} in pod {name:?} is not available"))?;
+        let state = &status["state"];
+        let last = &status["lastState"]["terminated"];
+        let restarts = status["restartCount"].as_i64().unwrap_or_default();
+        let (run, number) = match (&state["running"], &state["terminated"]) {
+            _ if previous && last.is_null() => {
+                return Err(format!(
+                    "previous terminated container {container:?} in pod {name:?} not found"
+                ));
+            }
+            // A container that waits has not started again after its last end.
+            _ if previous => (last, restarts + i64::from(state["waiting"].is_object())),
+            (running @ Value::Object(_), _) => (running, restarts + 1),
+            (_, ended @ Value::Object(_)) => (ended, restarts + 1),
+            _ if !last.is_null() => (last, restarts + 1),
+            _ => {
+                let reason = state["waiting"]["reason"].as_str().unwrap_or_default();
+                return Err(format!(
+                    "container {container:?} in pod {name:?} is waiting to start: {reason}"
+                ));
+            }
+        };
+        Ok(Self {
+            state: run.clone(),
+            image: status["image"].as_str().unwrap_or_default().to_owned(),
+            number,
+        })
     }
-    Ok(lines)
+
+    fn started(&self) -> &Value {
+        &self.state["startedAt"]
+    }
+
+    fn is_going_on(&self) -> bool {
+        self.state["exitCode"].is_null()
+    }
+
+    /// The lines of its log, with their times: those of an annotation, or else its start and its end.
+    fn lines(&self, pod: &Value, container: &str) -> Vec<(String, String)> {
+        let text = |field: &str| self.state[field].as_str().unwrap_or_default().to_owned();
+        if let Some(logs) = Container::new(pod, container).logs() {
+            let line = |line: &str| (text("startedAt"), line.to_owned());
+            return logs.lines().map(line).collect();
+        }
+        let start = format!(
+            "simulated container {container} of image {}: start {}",
+            self.image, self.number
+        );
+        let mut lines = vec![(text("startedAt"), start)];
+        if let Some(code) = self.state["exitCode"].as_i64() {
+            let end = format!("simulated container {container}: exit code {code}");
+            lines.push((text("finishedAt"), end));
+        }
+        lines
+    }
 }
 
 #[cfg(test)]
@@ -173,8 +287,9 @@ mod tests {
         for (state, last, restarts, previous, expected) in cases {
             let status = json!({"name": "c", "image": "i", "state": state, "lastState": last, "restartCount": restarts});
             let pod = json!({"metadata": {"name": "p"}, "status": {"containerStatuses": [status]}});
-            let found = lines(&pod, "c", previous).map(|lines| {
-                let lines = lines
+            let found = Run::of(&pod, "c", previous).map(|run| {
+                let lines = run
+                    .lines(&pod, "c")
                     .into_iter()
                     .map(|(time, line)| format!("{time} {line}"));
                 lines.collect::<Vec<_>>().join(", ")

@@ -130,8 +130,8 @@ enum Content {
     Value(Value),
     /// A body that is complete already.
     Body(Body),
-    /// Plain text.
-    Text(String),
+    /// Plain text, such as a log.
+    Text(Body),
     /// The page of a pod.
     Page(Page),
     /// A session on the connection after its change of protocol, with the headers of the answer.
@@ -288,7 +288,7 @@ impl Server {
             Content::Body(body) => body,
             Content::Text(text) => {
                 kind = "text/plain";
-                Body::whole(text)
+                text
             }
             Content::Page(page) => {
                 let mut response = respond(answer.code, kind, Body::whole(page.body));

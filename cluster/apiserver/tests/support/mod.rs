@@ -11,6 +11,7 @@ use serde_json::Value;
 use steersman_devcluster::DevCluster;
 use steersman_devcluster::https::HttpsDoor;
 use steersman_values::clock::Clock;
+use tower::Service;
 
 pub(crate) fn clock() -> Clock {
     Clock::runtime("2026-01-01T00:00:00Z".parse::<Timestamp>().unwrap())
@@ -109,4 +110,12 @@ pub(crate) async fn send(cluster: &DevCluster, method: &str, path: &str, body: &
         body.as_bytes(),
     )
     .await
+}
+
+/// The whole text of a GET.
+pub(crate) async fn text(cluster: &DevCluster, path: &str) -> String {
+    let request = Request::get(path).body(http_body_util::Full::<bytes::Bytes>::default());
+    let response = cluster.service().call(request.unwrap()).await.unwrap();
+    let bytes = response.into_body().collect().await.unwrap().to_bytes();
+    String::from_utf8(bytes.to_vec()).unwrap()
 }

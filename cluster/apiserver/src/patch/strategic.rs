@@ -197,11 +197,7 @@ fn take_orders(patch: &mut Map<String, Value>) -> Result<Vec<(String, Vec<Value>
         let list = directive.trim_start_matches(SET_ELEMENT_ORDER).to_owned();
         match patch.remove(&directive) {
             Some(Value::Array(order)) => orders.push((list, order)),
-            _ => {
-                return Err(PatchError::Malformed(
-                    "invalid patch format of setElementOrder list".to_owned(),
-                ));
-            }
+            other => return Err(no_list(&other.unwrap_or_default())),
         }
     }
     Ok(orders)
@@ -218,17 +214,17 @@ fn merge_ordered(
     let (meta, inner) = lookup(shape, name);
     let identity = Identity(meta.merge_key);
     let list_of = |fields: &mut Map<String, Value>| match fields.remove(name) {
-        None | Some(Value::Null) => Ok(None),
+        None => Ok(None),
         Some(Value::Array(list)) => Ok(Some(list)),
-        Some(_) => Err(PatchError::Internal(
-            "expected a []interface {}, but received another type".to_owned(),
-        )),
+        Some(other) => Err(no_list(&other)),
     };
-    let deletes = matches!(patch.get(name), Some(Value::Null));
     let old = list_of(original)?;
     let changes = list_of(patch)?;
-    if deletes {
-        return Ok(());
+    if let Some(shape) = shape.filter(|shape| shape.field(name).is_none()) {
+        return Err(PatchError::Internal(format!(
+            "unable to find api field in struct {} for the json field {name:?}",
+            shape.short_name()
+        )));
     }
     check_order(changes.as_deref().unwrap_or_default(), order, identity)?;
     let merged = match (old.clone(), changes) {
@@ -244,6 +240,22 @@ fn merge_ordered(
     let arranged = arrange(merged, order, old.as_deref().unwrap_or_default(), identity);
     original.insert(name.to_owned(), Value::Array(arranged));
     Ok(())
+}
+
+/// The error about a value where Go expects a list.
+fn no_list(value: &Value) -> PatchError {
+    let found = match value {
+        Value::Null => "%!s(<nil>)",
+        Value::Bool(_) => "bool",
+        Value::Number(number) if number.is_f64() => "float64",
+        Value::Number(_) => "int64",
+        Value::String(_) => "string",
+        Value::Array(_) => "[]interface {}",
+        Value::Object(_) => "map[string]interface {}",
+    };
+    PatchError::Internal(format!(
+        "expected a []interface {{}}, but received a {found}"
+    ))
 }
 
 /// Checks that all elements of the patch appear in the order list, in its order.

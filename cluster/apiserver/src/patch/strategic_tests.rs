@@ -110,6 +110,43 @@ fn maps_are_replaced_and_emptied_by_directive() {
 }
 
 #[test]
+fn an_order_needs_a_list_that_the_type_has() {
+    let object = json!({"spec": {"hostname": "h", "containers": [{"name": "c"}]}});
+    let message = |spec: Value| match refused("Pod", object.clone(), json!({"spec": spec})) {
+        PatchError::Internal(message) => message,
+        other => panic!("{other:?}"),
+    };
+    let unknown = |shape: &str, field: &str| {
+        format!("unable to find api field in struct {shape} for the json field {field:?}")
+    };
+    let order = json!({"$setElementOrder/foo": ["a"], "foo": ["a"]});
+    assert_eq!(message(order.clone()), unknown("PodSpec", "foo"));
+    let mut inner = order;
+    inner["name"] = json!("c");
+    assert_eq!(
+        message(json!({"containers": [inner]})),
+        unknown("Container", "foo")
+    );
+    // (patch of the spec, Go's type)
+    let cases = [
+        (json!({"$setElementOrder/foo": 7}), "int64"),
+        (
+            json!({"$setElementOrder/containers": {}}),
+            "map[string]interface {}",
+        ),
+        (json!({"$setElementOrder/hostname": ["a"]}), "string"),
+        (
+            json!({"$setElementOrder/volumes": [], "volumes": null}),
+            "%!s(<nil>)",
+        ),
+    ];
+    for (patch, found) in cases {
+        let expected = format!("expected a []interface {{}}, but received a {found}");
+        assert_eq!(message(patch), expected);
+    }
+}
+
+#[test]
 fn directives_for_missing_fields_are_dropped() {
     let patch = json!({"metadata": {"annotations": {"$patch": "foo"}, "labels": {"a": null, "b": "1"}},
         "spec": {"$setElementOrder/containers": [{"name": "x"}]}});

@@ -483,3 +483,29 @@ async fn wrong_configurations_are_refused() {
         assert_eq!(shown, problem);
     }
 }
+
+/// kube-apiserver stores such an object under the name of the request, where a read finds another
+/// name. A creation by POST is refused on both servers.
+#[tokio::test]
+async fn an_apply_that_a_webhook_renames_to_an_existing_object_is_refused() {
+    let cluster = DevCluster::new(clock());
+    create(&cluster, json!({})).await;
+    let hook = Hook::start(|review| {
+        let rename = json!([{"op": "replace", "path": "/metadata/name", "value": "a"}]);
+        patch(review, rename)
+    })
+    .await;
+    let renaming = configuration("Mutating", hook.client(), json!({}));
+    cluster.create(renaming).await.unwrap();
+    let client = cluster.client();
+    let body = config_map("b", json!({})).to_string();
+    let path = format!("{CONFIG_MAPS}/b?fieldManager=m");
+    let apply = "application/apply-patch+yaml";
+    let applied = ask(&client, "PATCH", &path, apply, body.as_bytes());
+    let limit = std::time::Duration::from_secs(30);
+    let applied = tokio::time::timeout(limit, applied).await.unwrap();
+    assert_eq!(
+        (applied.code, &applied.body["message"]),
+        (409, &json!("configmaps \"a\" already exists"))
+    );
+}

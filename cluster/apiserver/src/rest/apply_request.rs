@@ -112,7 +112,9 @@ impl Server {
             self.check_author(call.user, target, None, &object)?;
             let created = self.create_object(call, target, object, dry_run, Tracking::Decided);
             match created.await {
-                Err(status) if status.reason == "AlreadyExists" => {}
+                // A webhook may have given the object the name of another one. Upstream stores it under the
+                // name of the request, where its own name is wrong.
+                Err(status) if status.reason == "AlreadyExists" && status.names(&target.name) => {}
                 created => {
                     let (object, about) = created?;
                     let duplicates = duplicates.clone().unwrap_or_default();

@@ -8,6 +8,8 @@ An injected bug is a list of replacements in a copy of the tree. The script ends
 does not occur exactly once, so that the table stays up to date with the code. CARGO_TARGET_DIR may
 name a build folder other than that of the project, because Cargo would reuse the changed code there.
 CARGO_ARGUMENTS are options for cargo. Exits with 1 if the suite passes with an injected bug.
+
+The program `steersman-mutants` changes every decision instead, and runs the controller's own tests.
 """
 
 import os

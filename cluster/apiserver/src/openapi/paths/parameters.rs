@@ -22,7 +22,9 @@ pub(super) fn of(set: &str, release: Release) -> Vec<Value> {
 /// A row of the table; `None` if `release` lacks the parameter.
 fn parameter(row: &str, release: Release) -> Option<Value> {
     let mut words = row.splitn(3, ' ');
-    let (name, kind, text) = (words.next()?, words.next()?, words.next()?);
+    let name = words.next()?;
+    let kind = words.next()?;
+    let text = words.next()?;
     let (name, since) = name.split_once('+').unwrap_or((name, "0"));
     if since
         .parse()

@@ -93,10 +93,9 @@ fn forwarded(parts: &Parts, program: &Program) -> HeaderMap {
 /// Tells the program the user. Upstream: `SetAuthProxyHeaders` of `client-go/transport`.
 fn identify(headers: &mut HeaderMap, user: &User) {
     let mut add = |name: &str, text: &str| {
-        if let (Ok(name), Ok(value)) = (
-            HeaderName::from_bytes(name.as_bytes()),
-            HeaderValue::from_str(text),
-        ) {
+        if let Ok(name) = HeaderName::from_bytes(name.as_bytes())
+            && let Ok(value) = HeaderValue::from_str(text)
+        {
             headers.append(name, value);
         }
     };

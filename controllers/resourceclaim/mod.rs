@@ -88,6 +88,9 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     rules: &[
         // A pod is read before its reservation goes, if the cache lacks it.
         Rule::new(&[""], &["pods"], &["get"]),
+        // The admission plugin OwnerReferencesPermissionEnforcement requires this right for owner
+        // references of 1.34 and older.
+        Rule::new(&[""], &["pods/finalizers"], &["update"]),
         Rule::new(&[""], &["pods/status"], &["patch"]),
         Rule::new(
             &[GROUP],

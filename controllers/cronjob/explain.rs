@@ -57,7 +57,7 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
             );
         }
         let who = match code {
-            Code::RunForbidden => "see the Job; or owner of the CronJob (concurrencyPolicy)",
+            Code::RunForbidden => "owner of the CronJob (concurrencyPolicy), or of the Job",
             Code::ScheduleInvalid => "owner of the CronJob (spec.schedule, spec.timeZone)",
             _ => "owner of the CronJob",
         };

@@ -50,7 +50,15 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
     answer.state = format!("has {available} of {desired} pods available, {updated} updated");
     for (why, names) in &excluded {
         let message = format!("no new pod on {}: {why}", list(names));
-        answer.add(Reason::new(Code::NodeExcluded, NAME, message).field("nodes", names.len()));
+        let reason = Reason::new(Code::NodeExcluded, NAME, message).field("nodes", names.len());
+        // Without a node at all, somebody may have expected one.
+        answer.add(match desired {
+            0 => reason.who(format!(
+                "owner of DaemonSet {} (node selector, affinity, tolerations), or administrator of the nodes",
+                doc.name()
+            )),
+            _ => reason,
+        });
     }
     if let Some(reason) = keys::not_observed(world, doc, NAME) {
         answer.add(reason);

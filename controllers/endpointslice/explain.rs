@@ -5,7 +5,7 @@ use std::sync::Arc;
 use steersman_helpers::endpointslice::pods::{is_endpoint, target_port};
 use steersman_objects::{Pod, Service};
 use steersman_values::resource::{ENDPOINT_SLICES, PODS};
-use steersman_why::{Code, Doc, Explanation, Reason, World, count, pod, warning};
+use steersman_why::{Code, Doc, Explanation, Program, Reason, World, count, pod, warning};
 
 use super::{NAME, unselected};
 
@@ -71,8 +71,18 @@ fn load_balancer(world: &World, doc: &Doc, answer: &mut Explanation) {
     };
     // Without an Event, the class is the only trace of the responsible controller.
     let Some(event) = warning(world, doc, &FAILED_BALANCERS) else {
+        let trouble = Program::of_domain("cloudprovider.kubernetes.io")
+            .filter(|_| doc.text("/spec/loadBalancerClass").is_empty())
+            .and_then(|cloud| cloud.trouble(world));
+        let message = match &trouble {
+            Some((trouble, _)) => format!("{message}; {trouble}"),
+            None => message,
+        };
         let reason = Reason::new(Code::LoadBalancerPending, by, message);
         answer.add(reason.who(who).since(created));
+        answer
+            .waits_for
+            .extend(trouble.and_then(|(_, about)| about));
         return;
     };
     let message = format!("type LoadBalancer has no address: {}", event.message.trim());
@@ -155,7 +165,7 @@ fn endpoints(world: &World, doc: &Doc, service: &Service, answer: &mut Explanati
     }
     if ready == 0 {
         let message = format!("none of the {} selected pods is ready", selected.len());
-        answer.add(Reason::new(Code::EndpointOut, NAME, message).who("see the pods"));
+        answer.add(Reason::new(Code::EndpointOut, NAME, message).who(Reason::see("the pods")));
     }
     let out: Vec<Doc> = selected
         .iter()

@@ -65,7 +65,7 @@ pub(super) fn explain(
             "{message}; {} makes such pods, and has none yet",
             maker.short()
         );
-        who = format!("see {}", maker.short());
+        who = Reason::see(&maker.short());
     } else if let Some((namespaces, first)) = elsewhere(world, selector) {
         message = format!(
             "{message}; pods with all these labels are in {namespaces}, and a Service selects pods of its own namespace alone"

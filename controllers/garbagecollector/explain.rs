@@ -79,7 +79,7 @@ pub(crate) fn foreground(world: &World, doc: &Doc, answer: &mut Explanation) {
         names.join(", ")
     );
     let reason = Reason::new(Code::DependentsRemain, NAME, message)
-        .who("see these dependents")
+        .who(Reason::see("these dependents"))
         .field("count", found.len());
     answer.add(reason.since(since));
     for (of, object) in found

@@ -50,6 +50,13 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
             );
             who = "owner of the Job (a new Job with a larger activeDeadlineSeconds)";
         }
+        let failed = doc.text("/status/failedIndexes");
+        if !failed.is_empty() {
+            message = format!(
+                "{message}; failed indexes: {failed} of {total} (backoffLimitPerIndex {})",
+                doc.number("/spec/backoffLimitPerIndex")
+            );
+        }
         let reason = Reason::new(Code::JobFailed, NAME, message).who(who);
         answer.add(reason.since(end.last_transition_time));
         // The last failed pod is the most likely cause, and one is enough for a reader.

@@ -213,7 +213,7 @@ fn content(
         message = format!("{message}, with finalizers {}", held.join(", "));
     }
     let reason = Reason::new(Code::ContentRemains, NAME, message)
-        .who("see these objects")
+        .who(Reason::see("these objects"))
         .field("resource", full)
         .field("count", count);
     answer.add(reason.since(doc.deleted()));

@@ -186,14 +186,17 @@ fn bypassed(world: &World, doc: &Doc, claim: &PersistentVolumeClaim) -> Option<R
 /// The free volumes that fit `claim` in all but one point, in words.
 ///
 /// A volume with several points against it would only distract. Selectors are not compared.
-fn nearest(claim: &Doc, volumes: &[Doc]) -> String {
+///
+/// A released volume has the reference to its former claim against it. With it comes the person that can free it.
+fn nearest(claim: &Doc, volumes: &[Doc]) -> (String, Option<String>) {
     let size = |doc: &Doc, pointer: &str| Quantity::parse(doc.text(pointer));
     let mode = |doc: &Doc| match doc.text("/spec/volumeMode") {
         "" => "Filesystem".to_owned(),
         mode => mode.to_owned(),
     };
     let wanted = size(claim, "/spec/resources/requests/storage");
-    let is_free = |volume: &&Doc| volume.at("/spec/claimRef").is_none();
+    let is_released = |volume: &Doc| volume.text("/status/phase") == "Released";
+    let is_free = |volume: &&Doc| volume.at("/spec/claimRef").is_none() || is_released(volume);
     let near = volumes.iter().filter(is_free).filter_map(|volume| {
         let mut problems = Vec::new();
         let class = volume.text("/spec/storageClassName");
@@ -215,15 +218,38 @@ fn nearest(claim: &Doc, volumes: &[Doc]) -> String {
         if mode(volume) != mode(claim) {
             problems.push(format!("has volumeMode {}", mode(volume)));
         }
+        if is_released(volume) {
+            problems.push(format!(
+                "is Released, since spec.claimRef still has the UID of its former claim {}/{}",
+                volume.text("/spec/claimRef/namespace"),
+                volume.text("/spec/claimRef/name")
+            ));
+        }
+        let owner = format!(
+            "administrator of volume {} (remove spec.claimRef)",
+            volume.name()
+        );
         match &problems[..] {
-            [only] => Some(format!("volume {} {only}", volume.name())),
+            [only] => Some((
+                format!("volume {} {only}", volume.name()),
+                is_released(volume).then_some(owner),
+            )),
             _ => None,
         }
     });
-    let near: Vec<String> = near.take(NEAREST).collect();
-    match &near[..] {
+    let (near, owners): (Vec<String>, Vec<Option<String>>) = near.take(NEAREST).unzip();
+    let text = match &near[..] {
         [] => String::new(),
         near => format!("; nearest: {}", near.join(", ")),
+    };
+    (text, owners.into_iter().flatten().next())
+}
+
+/// `who`, after the person that can free a released volume.
+fn or_owner(owner: Option<String>, who: &str) -> String {
+    match owner {
+        Some(owner) => format!("{owner}, or {who}"),
+        None => who.to_owned(),
     }
 }
 
@@ -246,7 +272,9 @@ fn waits(
     } else {
         let who =
             "creator of a PersistentVolume that fits, or owner of the claim (storageClassName)";
-        let message = format!("{message}{}", nearest(doc, volumes));
+        let (near, owner) = nearest(doc, volumes);
+        let message = format!("{message}{near}");
+        let who = or_owner(owner, who);
         answer.add(Reason::new(Code::NoMatchingVolume, NAME, message).who(who));
     }
 }
@@ -267,26 +295,27 @@ fn provision(
     let Some(class) = classes.get(&ObjectKey::new("", name)) else {
         let mut known = classes.list();
         known.sort_by(|one, other| one.meta.name.cmp(&other.meta.name));
+        let (near, owner) = nearest(doc, volumes);
         let message = format!(
-            "StorageClass {name} does not exist ({}), and no volume of that class fits{}",
-            existing(known.iter().map(|class| &*class.meta.name)),
-            nearest(doc, volumes)
+            "StorageClass {name} does not exist ({}), and no volume of that class fits{near}",
+            existing(known.iter().map(|class| &*class.meta.name))
         );
         let who =
             format!("creator of StorageClass {name}, or owner of the claim (storageClassName)");
+        let who = or_owner(owner, &who);
         answer.add(Reason::new(Code::ClassMissing, NAME, message).who(who));
         return;
     };
     let provisioner = &class.provisioner;
     if &**provisioner == "kubernetes.io/no-provisioner" {
-        let message = format!(
-            "class {name} provisions no volumes, and no PersistentVolume of it fits{}",
-            nearest(doc, volumes)
+        let (near, owner) = nearest(doc, volumes);
+        let message =
+            format!("class {name} provisions no volumes, and no PersistentVolume of it fits{near}");
+        let who = or_owner(
+            owner,
+            "creator of a PersistentVolume that fits, or owner of the claim",
         );
-        answer.add(
-            Reason::new(Code::NoMatchingVolume, NAME, message)
-                .who("creator of a PersistentVolume that fits, or owner of the claim"),
-        );
+        answer.add(Reason::new(Code::NoMatchingVolume, NAME, message).who(who));
         return;
     }
     let failed = warning(world, doc, &["ProvisioningFailed"]);

@@ -138,7 +138,7 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
             // Pods that do not run have no metrics.
             for reason in &mut answer.reasons {
                 if reason.who == NO_METRICS {
-                    reason.who = format!("see {about}");
+                    reason.who = Reason::see(&about);
                 }
             }
             answer.follow(target);

@@ -182,7 +182,7 @@ fn slot_blocks(world: &World, doc: &Doc, plan: &Plan<'_>, slot: &Slot, answer: &
             "claim {} of an earlier pod {name} is being deleted, and the new pod waits for its end",
             claim.name()
         );
-        let reason = Reason::new(code, NAME, message).who("see the claim");
+        let reason = Reason::new(code, NAME, message).who(Reason::see("the claim"));
         answer.name_failure(reason.since(claim.deleted_since()));
         ends.into_iter().for_each(|end| answer.follow(end));
     } else if wants_pod && !answer.knows_cause() {
@@ -203,7 +203,7 @@ fn slot_blocks(world: &World, doc: &Doc, plan: &Plan<'_>, slot: &Slot, answer: &
     }
     if plan.has_stale_claim(number) {
         let message = format!("a claim of an earlier pod {name} is still being deleted");
-        answer.add(Reason::new(Code::ClaimPending, NAME, message).who("see the claim"));
+        answer.add(Reason::new(Code::ClaimPending, NAME, message).who(Reason::see("the claim")));
         for claim in claims::names(plan.set, number) {
             let found = world.get(&PERSISTENT_VOLUME_CLAIMS, doc.namespace(), &claim);
             answer.waits_for.extend(

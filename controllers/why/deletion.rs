@@ -2,42 +2,18 @@
 
 use steersman_objects::{CollectorFinalizers, JOB_TRACKING};
 use steersman_values::resource::{NODES, ResourceType};
-use steersman_why::{Code, Doc, Explanation, Reason, World, warning};
+use steersman_why::{
+    Code, Doc, Explanation, Program, Reason, World, is_tool, trouble_of_domain, warning,
+};
 
 use super::{drain, snapshot};
 use crate::{garbagecollector, job, persistentvolume, protection};
 
-/// Finalizers of other components, by their start, and the component.
-const FOREIGN: [(&str, &str); 19] = [
-    (
-        "service.kubernetes.io/load-balancer-cleanup",
-        "cloud-controller-manager",
-    ),
-    (
-        "external-provisioner.volume.kubernetes.io/",
-        "CSI external-provisioner",
-    ),
-    ("external-attacher/", "CSI external-attacher"),
-    ("snapshot.storage.kubernetes.io/", "snapshot-controller"),
-    (
-        "resources-finalizer.argocd.argoproj.io",
-        "Argo CD application controller",
-    ),
-    ("argoproj.io/", "Argo CD"),
-    ("finalizers.fluxcd.io", "Flux"),
-    ("kueue.x-k8s.io/", "Kueue"),
-    ("acme.cert-manager.io", "cert-manager"),
-    ("cluster.x-k8s.io", "Cluster API"),
-    ("karpenter.sh/", "Karpenter"),
-    ("ingress.k8s.aws/", "AWS Load Balancer Controller"),
-    ("service.k8s.aws/", "AWS Load Balancer Controller"),
-    ("controller.cattle.io/", "Rancher"),
-    ("wrangler.cattle.io/", "Rancher"),
-    ("finalizer.apiextensions.crossplane.io", "Crossplane"),
-    ("finalizer.keda.sh", "KEDA"),
-    ("longhorn.io", "Longhorn"),
-    ("ceph.rook.io", "Rook"),
-];
+/// Finalizers of other components without a domain that tells the component.
+const FOREIGN: [(&str, &str); 1] = [(
+    "service.kubernetes.io/load-balancer-cleanup",
+    "cloud-controller-manager",
+)];
 
 /// Finalizers of controllers of this manager without an explanation of their own.
 const OWN: [(&str, &str); 6] = [
@@ -96,7 +72,7 @@ pub(super) fn explain(world: &World, of: &ResourceType, doc: &Doc, answer: &mut 
         pod(world, doc, finalizers.is_empty(), answer);
     }
     for name in &finalizers {
-        finalizer(world, doc, name, answer);
+        finalizer(world, of, doc, name, answer);
     }
     if !is_pod && finalizers.is_empty() && !is_namespace {
         let message = "no finalizer is left, and the API server removes the object";
@@ -104,7 +80,7 @@ pub(super) fn explain(world: &World, of: &ResourceType, doc: &Doc, answer: &mut 
     }
 }
 
-fn finalizer(world: &World, doc: &Doc, name: &str, answer: &mut Explanation) {
+fn finalizer(world: &World, of: &ResourceType, doc: &Doc, name: &str, answer: &mut Explanation) {
     match name {
         CollectorFinalizers::FOREGROUND => {
             garbagecollector::explain::foreground(world, doc, answer)
@@ -125,7 +101,7 @@ fn finalizer(world: &World, doc: &Doc, name: &str, answer: &mut Explanation) {
         JOB_TRACKING => job::explain::tracking(world, doc, answer),
         CUSTOM_RESOURCES => custom_resources(world, doc, answer),
         snapshot::SOURCE => snapshot::explain(world, doc, answer),
-        _ => other(world, doc, name, answer),
+        _ => other(world, of, doc, name, answer),
     }
 }
 
@@ -170,7 +146,7 @@ fn custom_resources(world: &World, doc: &Doc, answer: &mut Explanation) {
     }
 }
 
-fn other(world: &World, doc: &Doc, name: &str, answer: &mut Explanation) {
+fn other(world: &World, of: &ResourceType, doc: &Doc, name: &str, answer: &mut Explanation) {
     let since = doc.deleted_since();
     let starts = |(start, _): &&(&str, &str)| name.starts_with(start);
     if let Some((_, owner)) = OWN.iter().find(starts) {
@@ -186,7 +162,14 @@ fn other(world: &World, doc: &Doc, name: &str, answer: &mut Explanation) {
     let owner = FOREIGN.iter().find(starts).map(|(_, owner)| *owner);
     // The domain names the controller. The program that set the finalizer may have been a person's.
     let domain = name.split_once('/').map(|(domain, _)| domain);
-    let (by, who) = match (owner, domain, set_by) {
+    let program = Program::of_domain(domain.unwrap_or(name));
+    let program = program.filter(Program::has_workload).or(match program {
+        Some(_) => Program::of_type(of).or(program),
+        None => None,
+    });
+    let owner = owner.or(program.map(|program| program.name));
+    let manager = set_by.filter(|manager| !is_tool(manager));
+    let (by, who) = match (owner, domain, manager) {
         (Some(owner), _, _) => (owner, format!("operator of {owner}")),
         (None, Some(domain), _) => (domain, format!("operator of the controller of {domain}")),
         (None, None, Some(manager)) => (manager, format!("operator of {manager}")),
@@ -212,9 +195,20 @@ fn other(world: &World, doc: &Doc, name: &str, answer: &mut Explanation) {
         );
     }
     let who = if answer.has(Code::DrainHeld) || answer.has(Code::DisruptionBlocked) {
-        "see the pods that hold the drain of the node".to_owned()
+        Reason::see("the pods that hold the drain of the node")
     } else if said.is_some() {
         format!("owner of the object, by these words; or {who}")
+    } else if let Some((trouble, about)) = trouble(world, program, domain) {
+        message = format!("{message}; {trouble}");
+        match about {
+            Some(about) => {
+                answer.follow(about);
+                who
+            }
+            None => {
+                format!("{who} (start it again), or owner of the object (remove the finalizer)")
+            }
+        }
     } else {
         format!("{who}; if that program is gone, owner of the object (remove the finalizer)")
     };
@@ -224,6 +218,18 @@ fn other(world: &World, doc: &Doc, name: &str, answer: &mut Explanation) {
             .since(since)
             .field("finalizer", name),
     );
+}
+
+/// The reason why the program of a finalizer does not work.
+fn trouble(
+    world: &World,
+    program: Option<Program>,
+    domain: Option<&str>,
+) -> Option<(String, Option<Explanation>)> {
+    match program {
+        Some(program) => program.trouble(world),
+        None => trouble_of_domain(world, domain?),
+    }
 }
 
 /// The end of a pod: first the kubelet stops its containers, then finalizers go.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use jiff::SignedDuration;
 use serde_json::Value;
 use steersman_values::resource::{INGRESS_CLASSES, SERVICES};
-use steersman_why::{Code, Doc, Explanation, Reason, World, existing, warning};
+use steersman_why::{Code, Doc, Explanation, Reason, World, existing, named_trouble, warning};
 
 /// The annotation that older manifests have in place of `spec.ingressClassName`.
 const OLD_CLASS: &str = "kubernetes.io/ingress.class";
@@ -106,9 +106,19 @@ fn unserved(world: &World, doc: &Doc, answer: &mut Explanation) {
             answer.add(missing(message, &who));
         }
         Some(found) if since.is_some_and(|at| world.now.duration_since(at) > PATIENCE) => {
+            let controller = found.text("/spec/controller");
+            if let Some((trouble, about)) = named_trouble(world, controller) {
+                let message = format!(
+                    "the controller {controller} of class {class} has given no address; {trouble}"
+                );
+                let who = format!("operator of {controller}");
+                let reason = Reason::new(Code::ProgramDown, controller, message).who(who);
+                answer.add(reason.since(since));
+                answer.waits_for.extend(about);
+                return;
+            }
             let message = format!(
-                "the controller {} of class {class} has given no address; some controllers never do",
-                found.text("/spec/controller")
+                "the controller {controller} of class {class} has given no address; some controllers never do"
             );
             answer.add(Reason::new(Code::NoAddress, "", message).since(since));
         }

@@ -2,10 +2,10 @@
 //! the object that they have made for the next step.
 
 use steersman_values::resource::ResourceType;
-use steersman_why::{Doc, Explanation, Known, Reason, World, existing};
+use steersman_why::{Doc, Explanation, Known, World, existing, origin};
 
 /// The group of Orders and Challenges.
-pub(super) const ACME: &str = "acme.cert-manager.io";
+const ACME: &str = "acme.cert-manager.io";
 
 const ISSUING: &str = "cert-manager.io";
 
@@ -39,28 +39,19 @@ const REFERENCES: [Reference; 2] = [
     },
 ];
 
-/// Follows the objects that `doc` waits for, and names them in the `reasons` of `doc`.
+/// Follows the objects that `doc` waits for. Returns the object that it names and that does not exist, with the people
+/// that can act.
 pub(super) fn follow(
     world: &World,
     of: &ResourceType,
     doc: &Doc,
-    reasons: &mut [Reason],
     answer: &mut Explanation,
-) {
+) -> Option<(String, String)> {
     let missing = absent(world, of, doc, answer);
     if let Some(step) = next_step(world, of, doc) {
         answer.follow(step);
     }
-    let below = answer.waits_for.iter().find(|other| other.is_stuck());
-    let below = below.map(|other| other.object.long());
-    for reason in reasons {
-        if let Some((missing, who)) = &missing {
-            reason.message = format!("{}; {missing}", reason.message.trim_end_matches('.'));
-            reason.who.clone_from(who);
-        } else if let Some(below) = &below {
-            reason.who = format!("see {below}");
-        }
-    }
+    missing
 }
 
 /// The object of the next step, if it stands still.
@@ -108,7 +99,7 @@ fn absent(
                 let message = format!("{kind} {name} does not exist ({others})");
                 let who = format!(
                     "owner of {} (spec.{}), or creator of {kind} {name}",
-                    origin(of, doc),
+                    origin(world, of, doc),
                     reference.field
                 );
                 return Some((message, who));
@@ -123,15 +114,4 @@ fn absent(
         }
     }
     None
-}
-
-/// The object that a person edits: the controller of `doc`, or itself.
-fn origin(of: &ResourceType, doc: &Doc) -> String {
-    let mut owners = doc.items("/metadata/ownerReferences").iter();
-    let owner = owners.find(|owner| owner["controller"] == true);
-    let text = |field: &str| owner.and_then(|owner| owner[field].as_str());
-    match text("kind").zip(text("name")) {
-        Some((kind, name)) => format!("{} {}/{name}", kind.to_lowercase(), doc.namespace()),
-        None => doc.subject(of).long(),
-    }
 }

@@ -17,7 +17,9 @@ mod ingress;
 mod injected;
 mod issued;
 mod limit_range;
+mod linked;
 mod missing;
+mod node;
 mod snapshot;
 mod stuck;
 mod webhook;
@@ -260,7 +262,7 @@ fn by_kind(world: &World, of: &ResourceType, doc: &Doc, answer: &mut Explanation
                 answer.reasons.extend(memory);
             }
         }
-        ("", "nodes") => node(world, doc, answer),
+        ("", "nodes") => node::explain(world, doc, answer),
         ("certificates.k8s.io", "certificatesigningrequests") => {
             certificates::explain::explain(world, doc, answer)
         }
@@ -289,56 +291,6 @@ fn storage_driver(world: &World, doc: &Doc, answer: &mut Explanation) {
             );
             reason.who = format!("owner of DaemonSet {set} (tolerations, node selector)");
         }
-    }
-}
-
-fn node(world: &World, doc: &Doc, answer: &mut Explanation) {
-    let ready = doc.condition("Ready");
-    let is_ready = ready
-        .as_ref()
-        .is_some_and(|ready| ready.text("/status") == "True");
-    let is_cordoned = doc.at("/spec/unschedulable").is_some_and(|is| *is == true);
-    answer.state = match (is_ready, is_cordoned) {
-        (true, false) => "is ready",
-        (true, true) => "is ready, and takes no new pods (cordoned)",
-        (false, _) => "is not ready",
-    }
-    .to_owned();
-    let taints: Vec<String> = doc
-        .items("/spec/taints")
-        .iter()
-        .map(|taint| {
-            let text = |field: &str| taint[field].as_str().unwrap_or_default();
-            match text("value") {
-                "" => format!("{}:{}", text("key"), text("effect")),
-                value => format!("{}={value}:{}", text("key"), text("effect")),
-            }
-        })
-        .collect();
-    if !taints.is_empty() {
-        answer.state = format!("{}; taints: {}", answer.state, taints.join(", "));
-    }
-    if let Some(ready) = ready.filter(|_| !is_ready) {
-        let mut message = format!("{}: {}", ready.text("/reason"), ready.text("/message"));
-        let mut who = "administrator of the node".to_owned();
-        if message.contains("NetworkPluginNotReady")
-            && let Some((set, why)) = daemonset::explain::network_plugin(world, doc)
-        {
-            message = format!(
-                "{message}; DaemonSet {set}, which installs the network plugin, has no pod here: {why}"
-            );
-            who = format!("owner of DaemonSet {set} (tolerations)");
-        } else if message.contains("NetworkPluginNotReady")
-            && let Some((set, pod)) = daemonset::explain::network_plugin_pod(world, doc)
-        {
-            message = format!(
-                "{message}; the pod of DaemonSet {set}, which installs the network plugin, does not run"
-            );
-            who = format!("see the pod of DaemonSet {set}");
-            answer.follow(pod);
-        }
-        let reason = Reason::new(Code::NodeNotReady, "kubelet", message).who(who);
-        answer.add(reason.since(ready.time("/lastTransitionTime")));
     }
 }
 

@@ -57,6 +57,13 @@ const BAD: [&str; 15] = [
     "Unhealthy",
 ];
 
+/// Ends of names of conditions that are False on a healthy object.
+const BAD_ENDS: [&str; 4] = ["Error", "Failed", "Failure", "Pressure"];
+
+fn is_failure(kind: &str) -> bool {
+    BAD.contains(&kind) || BAD_ENDS.iter().any(|end| kind.ends_with(end))
+}
+
 /// A condition with the part of the status that has it.
 #[derive(Debug)]
 pub struct Found<'d> {
@@ -76,7 +83,9 @@ impl Found<'_> {
         let kind = self.text("type");
         match self.text("status") {
             "False" => GOOD.contains(&kind),
-            "True" => BAD.contains(&kind) || kind.ends_with("Pressure"),
+            "True" => is_failure(kind),
+            // Argo CD has conditions without a status, each of which is a problem.
+            "" => kind.ends_with("Error"),
             _ => false,
         }
     }
@@ -84,10 +93,24 @@ impl Found<'_> {
     /// Whether the condition may tell why an object does not move: it is not True, and its name is not that of
     /// a failure.
     pub fn is_open(&self) -> bool {
-        let kind = self.text("type");
-        let is_failure = BAD.contains(&kind) || kind.ends_with("Pressure");
         let is_told = !self.text("reason").is_empty() || !self.text("message").is_empty();
+        let is_failure = is_failure(self.text("type"));
         matches!(self.text("status"), "False" | "Unknown") && !is_failure && is_told
+    }
+
+    /// Whether a program still works on the condition: the name of a success, with an unknown status.
+    pub fn is_awaited(&self) -> bool {
+        self.text("status") == "Unknown" && GOOD.contains(&self.text("type"))
+    }
+
+    /// Whether no controller has looked at the object. Gateway API has this condition as a default.
+    pub fn is_unclaimed(&self) -> bool {
+        self.is_awaited() && self.message() == "Waiting for controller"
+    }
+
+    /// The message of the condition.
+    pub fn message(&self) -> &str {
+        self.text("message").trim()
     }
 
     /// The reason of the condition.
@@ -112,14 +135,18 @@ impl Found<'_> {
 
     /// `ResolvedRefs is False (RefNotPermitted): no ReferenceGrant`, with the parent or listener that it is about.
     pub fn words(&self) -> String {
-        let mut text = format!("{} is {}", self.text("type"), self.text("status"));
+        let kind = self.text("type");
+        let mut text = match self.text("status") {
+            "" => kind.to_owned(),
+            status => format!("{kind} is {status}"),
+        };
         if !self.reason().is_empty() {
             text = format!("{text} ({})", self.reason());
         }
         if let Some(about) = self.about() {
             text = format!("{text} for {about}");
         }
-        match self.text("message").trim() {
+        match self.message() {
             "" => text,
             message => format!("{text}: {message}"),
         }
@@ -158,7 +185,10 @@ fn collect<'d>(part: &'d Value, place: &str, depth: usize, found: &mut Vec<Found
     if depth == 0 {
         return;
     }
-    let is_condition = |one: &&Value| one["type"].is_string() && one["status"].is_string();
+    let is_condition = |one: &&Value| {
+        let has_status = one["status"].is_string() || one["status"].is_null();
+        one["type"].is_string() && has_status
+    };
     match part {
         Value::Object(fields) => {
             let own = fields.get("conditions").and_then(Value::as_array);
@@ -232,6 +262,10 @@ mod tests {
             ("Drained", "False", false, true),
             ("Drained", "Unknown", false, true),
             ("Issuing", "True", false, false),
+            ("FetchFailed", "True", true, false),
+            ("FetchFailed", "False", false, false),
+            ("ComparisonError", "", true, false),
+            ("OrphanedResourceWarning", "", false, false),
         ];
         for (kind, status, is_bad, is_open) in cases {
             let doc = Doc::new(json!({"status": {"conditions": [condition(kind, status)]}}));

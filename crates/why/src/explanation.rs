@@ -214,6 +214,16 @@ impl Explanation {
             Role::Fact => 2,
         });
         self.waits_for = self.waits_for.into_iter().map(Self::sorted).collect();
+        // The answers below and the other causes name their actors.
+        let names_actor = |reason: &Reason| {
+            let is_cause = reason.code.role() == Role::Cause;
+            is_cause && !reason.who.is_empty() && !reason.is_pointer()
+        };
+        let is_named = self.reasons.iter().any(names_actor);
+        if is_named || self.waits_for.iter().any(Self::is_stuck) {
+            let pointers = self.reasons.iter_mut().filter(|reason| reason.is_pointer());
+            pointers.for_each(|reason| reason.who.clear());
+        }
         self
     }
 }
@@ -254,6 +264,25 @@ mod tests {
             );
             assert_eq!(last.message, "pod cache-0 exists");
         }
+    }
+
+    #[test]
+    fn a_pointer_to_other_answers_is_dropped_above_the_answer_itself() {
+        let subject = Subject::new(&steersman_values::resource::PODS, "shop", "web");
+        let with = |below: Option<Reason>| {
+            let mut answer = Explanation::new(subject.clone(), "");
+            let reason = Reason::new(Code::PodUnscheduled, "", "no node");
+            answer.add(reason.who(Reason::see("the claim")));
+            let mut other = Explanation::new(subject.clone(), "");
+            other.reasons.extend(below);
+            answer.follow(other);
+            answer.sorted().reasons.remove(0).who
+        };
+        let cause = Reason::new(Code::VolumeLost, "", "it is gone");
+        let wait = Reason::new(Code::GracePeriod, "", "it ends");
+        assert_eq!(with(Some(cause)), "");
+        assert_eq!(with(Some(wait)), "see the claim");
+        assert_eq!(with(None), "see the claim");
     }
 
     #[test]

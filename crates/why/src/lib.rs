@@ -10,8 +10,11 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::type_complexity))]
 
+mod affinity;
+mod classes;
 mod code;
 pub mod conditions;
+mod devices;
 mod doc;
 mod events;
 mod explanation;
@@ -20,10 +23,13 @@ mod inside;
 pub mod keys;
 mod placement;
 pub mod pod;
+mod programs;
 mod reason;
 mod refusal;
 mod report;
 mod room;
+mod site;
+mod spread;
 mod text;
 mod workload;
 mod world;
@@ -34,9 +40,11 @@ pub use events::{COMBINED, LastEvent, warning};
 pub use explanation::{Explanation, Subject};
 pub use gather::{ClientReader, Guard, Reader, gather};
 pub use inside::{Dependent, Failure, Inside, KeyState, ManagerState, Relative, StuckKey};
+pub use programs::{Program, is_name, is_tool, named_trouble, origin, trouble_of_domain};
 pub use reason::Reason;
 pub use refusal::refusal;
 pub use report::{Question, Report};
+pub use site::remover;
 pub use text::{age, count, existing, ordinal};
 pub use workload::{Workload, maker, workloads};
 pub use world::{Explain, Known, Loaded, Need, World, event_time};

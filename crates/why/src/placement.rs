@@ -1,46 +1,61 @@
 //! The part of a pod's spec that the scheduler's message is about. The message counts nodes, and names
 //! neither the labels nor the amounts that the pod asks for.
 
-use std::collections::BTreeMap;
-
 use serde_json::Value;
-use steersman_objects::Node;
-use steersman_objects::scheduling::{Comparisons, Constraints, untolerated};
 use steersman_values::quantity::Quantity;
-use steersman_values::resource::NODES;
 
-use crate::{Doc, World};
-
-/// The end of a demand for an extended resource without a node that offers it.
-pub(crate) const NO_PLUGIN: &str = ", which no device plugin reports on any node";
-
-/// The start of the end of a demand that no node can fulfil.
-pub(crate) const TOO_LARGE: &str = ", and the largest node has ";
+use crate::site::Site;
+use crate::{Doc, World, affinity, classes, devices, spread};
 
 /// Names of nodes in one sentence.
 const NAMES: usize = 5;
 
-/// Taints in one sentence.
-const TAINTS: usize = 4;
+/// A demand of a pod that the scheduler's message is about.
+#[derive(Debug, Default)]
+pub(crate) struct Demand {
+    /// The end of a sentence.
+    pub(crate) text: String,
+    /// The people that can act, if the demand alone tells them; else empty.
+    pub(crate) who: String,
+}
 
-/// The taint of a node that waits for its cloud.
-/// Upstream: `TaintExternalCloudProvider`.
-const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
+impl From<String> for Demand {
+    fn from(text: String) -> Self {
+        Self {
+            text,
+            who: String::new(),
+        }
+    }
+}
 
-/// The demands of `pod` that the scheduler's `message` is about, each as the end of a sentence. A node
-/// that the caller may not read is no proof of anything.
-pub(crate) fn demands(world: &World, pod: &Doc, message: &str) -> Vec<String> {
-    let nodes = world.list(&NODES, "");
+/// The demands of `pod` that the scheduler's `message` is about. Nodes that the caller may not read, and so a missing
+/// `site`, are no proof of anything.
+pub(crate) fn demands(
+    world: &World,
+    pod: &Doc,
+    site: Option<&Site<'_>>,
+    message: &str,
+) -> Vec<Demand> {
+    let nodes = site.map(|site| site.nodes);
     let mut found = Vec::new();
     if message.contains("node affinity/selector") {
-        found.extend(labels(pod, nodes));
+        found.extend(labels(pod, site).map(Demand::from));
     }
     if message.contains("topology spread constraints") {
-        let is_tainted = message.contains("untolerated taint");
-        found.extend(spread(pod, is_tainted, nodes));
+        found.extend(spread::demands(world, pod, site));
     }
-    if message.contains("untolerated taint") {
-        found.extend(nodes.and_then(|nodes| taints(pod, nodes)));
+    if message.contains("find available persistent volumes") {
+        found.extend(classes::demands(world, pod, site));
+    }
+    found.extend(affinity::demands(world, pod, message));
+    found.extend(devices::demands(world, pod, message));
+    // The taints of a topology domain are told with it.
+    let is_told = found.iter().any(|demand| !demand.who.is_empty());
+    // A cordoned node has a taint, too.
+    let is_kept_away =
+        message.contains("untolerated taint") || message.contains("were unschedulable");
+    if is_kept_away && !is_told {
+        found.extend(site.and_then(Site::taints));
     }
     found.extend(insufficient(message).filter_map(|resource| amount(pod, resource, nodes)));
     found
@@ -56,7 +71,7 @@ pub(crate) fn insufficient(message: &str) -> impl Iterator<Item = &str> {
 }
 
 /// The labels of nodes that the pod asks for.
-fn labels(pod: &Doc, nodes: Option<&[Doc]>) -> Option<String> {
+fn labels(pod: &Doc, site: Option<&Site<'_>>) -> Option<String> {
     const TERMS: &str = "/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms";
     let selector = pod.at("/spec/nodeSelector").and_then(Value::as_object);
     let selector: Vec<String> = selector
@@ -72,13 +87,8 @@ fn labels(pod: &Doc, nodes: Option<&[Doc]>) -> Option<String> {
     if !terms.is_empty() {
         asks.push(format!("{} (nodeAffinity)", terms.join(" or ")));
     }
-    let constraints = Constraints::of_pod(pod.value().to_string().as_bytes()).ok()?;
-    let is_right = |node: &Doc| {
-        let view = node.view::<Node>();
-        view.is_some_and(|view| constraints.selects(&view))
-    };
-    let ends = match nodes {
-        Some(nodes) if !nodes.iter().any(is_right) => ", which no node has",
+    let ends = match site {
+        Some(site) if !site.nodes.iter().any(|node| site.selects(node)) => ", which no node has",
         _ => "",
     };
     (!asks.is_empty()).then(|| format!("the pod asks for nodes with {}{ends}", asks.join(" and ")))
@@ -116,87 +126,8 @@ fn term(term: &Value) -> String {
     texts.collect::<Vec<_>>().join(",")
 }
 
-/// The constraints of topology spread that forbid a node.
-fn spread(pod: &Doc, is_tainted: bool, nodes: Option<&[Doc]>) -> Vec<String> {
-    let all = pod.items("/spec/topologySpreadConstraints").iter();
-    let hard = all.filter(|one| one["whenUnsatisfiable"] == "DoNotSchedule");
-    let text = |one: &Value| {
-        let key = one["topologyKey"].as_str().unwrap_or_default();
-        let ignores_taints = matches!(one["nodeTaintsPolicy"].as_str(), Some("Ignore") | None);
-        let ends = if ignores_taints && is_tainted {
-            tainted(pod, key, nodes)
-        } else {
-            String::new()
-        };
-        format!(
-            "the pod asks for maxSkew {} over {key} (topologySpreadConstraints){ends}",
-            one["maxSkew"]
-        )
-    };
-    hard.map(text).collect()
-}
-
-/// The nodes that count for the topology `key`, and whose taints keep the pod away. Taints of nodes
-/// that the selector of the pod excludes are no matter. Empty if no node is one.
-fn tainted(pod: &Doc, key: &str, nodes: Option<&[Doc]>) -> String {
-    const TEXT: &str =
-        "; tainted nodes count, although the pod cannot run there (nodeTaintsPolicy Ignore)";
-    let constraints = Constraints::of_pod(pod.value().to_string().as_bytes());
-    let (Some(nodes), Ok(constraints)) = (nodes, constraints) else {
-        return TEXT.to_owned();
-    };
-    let is_tainted =
-        |node: &&Doc| node.label(key).is_some() && repelling(&constraints, node).is_some();
-    let names: Vec<&str> = nodes.iter().filter(is_tainted).map(Doc::name).collect();
-    if names.is_empty() {
-        return String::new();
-    }
-    format!("{TEXT}: {}", listed(&names))
-}
-
-/// The taints that keep the pod from nodes that its selector admits, each with its nodes.
-fn taints(pod: &Doc, nodes: &[Doc]) -> Option<String> {
-    let constraints = Constraints::of_pod(pod.value().to_string().as_bytes()).ok()?;
-    let mut nodes_of: BTreeMap<String, Vec<&str>> = BTreeMap::new();
-    for node in nodes {
-        if let Some(taint) = repelling(&constraints, node) {
-            nodes_of.entry(taint).or_default().push(node.name());
-        }
-    }
-    let texts = nodes_of.iter().take(TAINTS).map(|(taint, nodes)| {
-        let remover = if taint.starts_with(UNINITIALIZED) {
-            "; the cloud controller manager removes it"
-        } else {
-            ""
-        };
-        format!("{taint} ({}{remover})", listed(nodes))
-    });
-    let text = texts.collect::<Vec<_>>().join(", ");
-    match nodes_of.len().saturating_sub(TAINTS) {
-        _ if nodes_of.is_empty() => None,
-        0 => Some(format!("the pod does not tolerate {text}")),
-        more => Some(format!(
-            "the pod does not tolerate {text}, and {more} more taints"
-        )),
-    }
-}
-
-/// The first taint of `node` that keeps a pod away, in the syntax of `kubectl taint`. `None` if the node has none,
-/// or if the selector of the pod excludes the node.
-fn repelling(constraints: &Constraints, node: &Doc) -> Option<String> {
-    let view = node.view::<Node>()?;
-    let hard = view.spec.taints.iter();
-    let hard = hard.filter(|taint| *taint.effect != *"PreferNoSchedule");
-    let taint = untolerated(hard, &constraints.tolerations, Comparisons::Disabled)
-        .filter(|_| constraints.selects(&view))?;
-    Some(match &*taint.value {
-        "" => format!("{}:{}", taint.key, taint.effect),
-        value => format!("{}={value}:{}", taint.key, taint.effect),
-    })
-}
-
 /// The first of `names`, and the number of the others.
-fn listed(names: &[&str]) -> String {
+pub(crate) fn listed(names: &[&str]) -> String {
     let shown = names.iter().take(NAMES).copied().collect::<Vec<_>>();
     match names.len().saturating_sub(NAMES) {
         0 => shown.join(", "),
@@ -205,25 +136,29 @@ fn listed(names: &[&str]) -> String {
 }
 
 /// The amount of `resource` that the pod asks for, and the largest node if it has less.
-fn amount(pod: &Doc, resource: &str, nodes: Option<&[Doc]>) -> Option<String> {
+fn amount(pod: &Doc, resource: &str, nodes: Option<&[Doc]>) -> Option<Demand> {
     let asked = requested(pod, resource)?;
     let largest = nodes
         .unwrap_or_default()
         .iter()
         .filter_map(|node| quantity(&node.at("/status/allocatable")?[resource]))
         .reduce(|one, other| if one < other { other } else { one });
-    let ends = match largest {
-        Some(largest) if largest < asked => {
-            format!("{TOO_LARGE}{}", largest.canonical())
-        }
-        None if nodes.is_some() && resource.contains('/') => NO_PLUGIN.to_owned(),
-        None if nodes.is_some() => ", which no node has".to_owned(),
-        _ => String::new(),
+    let (ends, who) = match largest {
+        Some(largest) if largest < asked => (
+            format!(", and the largest node has {}", largest.canonical()),
+            "owner of the pod template (resources.requests), or administrator of the nodes (a larger one)",
+        ),
+        None if nodes.is_some() && resource.contains('/') => (
+            ", which no device plugin reports on any node".to_owned(),
+            "administrator of the nodes (the device plugin), or owner of the pod template",
+        ),
+        None if nodes.is_some() => (", which no node has".to_owned(), ""),
+        _ => (String::new(), ""),
     };
-    Some(format!(
-        "the pod asks for {} {resource}{ends}",
-        asked.canonical()
-    ))
+    Some(Demand {
+        text: format!("the pod asks for {} {resource}{ends}", asked.canonical()),
+        who: who.to_owned(),
+    })
 }
 
 /// The request of a pod for `resource`: its own, else that of its containers or of a larger init
@@ -262,7 +197,7 @@ pub(crate) fn quantity(value: &Value) -> Option<Quantity> {
 mod tests {
     use jiff::Timestamp;
     use serde_json::json;
-    use steersman_values::resource::ResourceType;
+    use steersman_values::resource::{NODES, ResourceType};
 
     use super::*;
     use crate::{Explanation, Loaded, Need};
@@ -288,7 +223,11 @@ mod tests {
 
     fn told(nodes: Option<Value>, spec: &Value, message: &str) -> String {
         let pod = Doc::new(json!({"metadata": {"name": "a"}, "spec": spec}));
-        demands(&world(nodes), &pod, message).join("; ")
+        let world = world(nodes);
+        let site = Site::of(&world, &pod);
+        let demands = demands(&world, &pod, site.as_ref(), message);
+        let texts = demands.into_iter().map(|demand| demand.text);
+        texts.collect::<Vec<_>>().join("; ")
     }
 
     #[test]
@@ -343,7 +282,12 @@ mod tests {
             node("b", "web", "dedicated", "NoSchedule"),
             node("c", "web", "soft", "PreferNoSchedule"),
             node("d", "batch", "other", "NoSchedule"),
-            node("e", "web", UNINITIALIZED, "NoSchedule"),
+            node(
+                "e",
+                "web",
+                "node.cloudprovider.kubernetes.io/uninitialized",
+                "NoSchedule"
+            ),
             node("f", "web", "known", "NoSchedule"),
         ]);
         let spec = json!({"nodeSelector": {"pool": "web"}, "tolerations": [{"key": "known", "operator": "Exists"}]});
@@ -382,47 +326,6 @@ mod tests {
         assert_eq!(
             told(nodes, &spec, message),
             "the pod asks for 4 cpu; the pod asks for 2 example.com/gpu, which no device plugin reports on any node"
-        );
-    }
-
-    #[test]
-    fn constraints_of_topology_spread_are_told_with_the_taints_that_they_ignore() {
-        let message = "0/3 nodes are available: 1 node(s) had untolerated taint(s), \
-                       2 node(s) didn't match pod topology spread constraints.";
-        let constraint = |when: &str, policy: &str| json!({"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": when, "nodeTaintsPolicy": policy});
-        let spec = |one: Value| json!({"topologySpreadConstraints": [one]});
-        let hard = spec(constraint("DoNotSchedule", "Ignore"));
-        let asks = "the pod asks for maxSkew 1 over zone (topologySpreadConstraints)";
-        assert_eq!(
-            told(None, &hard, message),
-            format!(
-                "{asks}; tainted nodes count, although the pod cannot run there (nodeTaintsPolicy Ignore)"
-            )
-        );
-        let node = |name: &str, pool: &str, taints: Value| json!({"metadata": {"name": name, "labels": {"zone": name, "pool": pool}}, "spec": {"taints": taints}});
-        let taint = |effect: &str| json!([{"key": "dedicated", "effect": effect}]);
-        let nodes = Some(json!([
-            node("free", "web", json!([])),
-            node("soft", "web", taint("PreferNoSchedule")),
-            node("other", "batch", taint("NoSchedule")),
-            node("hard", "web", taint("NoSchedule")),
-        ]));
-        let mut of_pool = hard.clone();
-        of_pool["nodeSelector"] = json!({"pool": "web"});
-        assert!(told(nodes.clone(), &of_pool, message).ends_with(
-            "(nodeTaintsPolicy Ignore): hard; the pod does not tolerate dedicated:NoSchedule (hard)"
-        ));
-        of_pool["tolerations"] = json!([{"operator": "Exists"}]);
-        assert_eq!(told(nodes, &of_pool, message), asks);
-        let spread = message.split(", ").last().unwrap();
-        assert_eq!(told(None, &hard, spread), asks);
-        assert_eq!(
-            told(None, &spec(constraint("DoNotSchedule", "Honor")), message),
-            asks
-        );
-        assert_eq!(
-            told(None, &spec(constraint("ScheduleAnyway", "Ignore")), message),
-            ""
         );
     }
 }

@@ -8,6 +8,8 @@ use serde_json::Value;
 
 use crate::Code;
 
+const SEE: &str = "see ";
+
 /// One reason why an object does not move, with the component that knows it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -22,7 +24,7 @@ pub struct Reason {
     /// The component that decides, such as `replicaset-controller` or `kube-scheduler`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub by: String,
-    /// The person or program that can change it; empty if waiting suffices.
+    /// The person or program that can change it; empty if waiting suffices, or if an answer below names it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub who: String,
     /// Start of the state.
@@ -74,6 +76,16 @@ impl Reason {
             (Some(last), None) => format!("{first} {last}"),
             (Some(_), Some(last)) => format!("{first} [...] {last}"),
         }
+    }
+
+    /// The actor of a reason that other answers explain. It is left out if they stand below the reason.
+    pub fn see(other: &str) -> String {
+        format!("{SEE}{other}")
+    }
+
+    /// Whether other answers explain the reason.
+    pub(crate) fn is_pointer(&self) -> bool {
+        self.who.starts_with(SEE)
     }
 
     /// The same with a field.

@@ -143,15 +143,37 @@ fn cause(message: &str, namespace: &str) -> (Code, String) {
         );
     }
     if message.contains(" is forbidden: User ") {
-        return (
-            Code::Forbidden,
-            "administrator of the RBAC rules".to_owned(),
+        let lacked = lacked(message).map(|lacked| format!(" ({lacked})"));
+        let who = format!(
+            "administrator of the RBAC rules{}",
+            lacked.unwrap_or_default()
         );
+        return (Code::Forbidden, who);
     }
     (
         Code::RequestFailed,
         "operator of the API server, or owner of the object".to_owned(),
     )
+}
+
+/// `ServiceAccount ops/robot: create services in namespace shop`: the right that a refused request lacks. Upstream:
+/// `forbiddenMessage` of the API server.
+fn lacked(message: &str) -> Option<String> {
+    let user = quoted(after(message, " is forbidden: User ")?);
+    let rest = after(message, " cannot ")?;
+    let (verb, rest) = rest.split_once(" resource ")?;
+    let resource = quoted(rest);
+    let place = match after(rest, " in the namespace ") {
+        Some(rest) => format!("in namespace {}", quoted(rest)),
+        None => "in the cluster".to_owned(),
+    };
+    let account = user.strip_prefix("system:serviceaccount:");
+    let account = account.and_then(|account| account.split_once(':'));
+    let subject = match account {
+        Some((namespace, name)) => format!("ServiceAccount {namespace}/{name}"),
+        None => format!("user {user}"),
+    };
+    Some(format!("{subject}: {verb} {resource} {place}"))
 }
 
 fn after<'a>(message: &'a str, start: &str) -> Option<&'a str> {
@@ -172,6 +194,24 @@ fn quoted(text: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_right_that_a_request_lacks_is_told() {
+        let cases = [
+            (
+                "services is forbidden: User \"system:serviceaccount:ops:robot\" cannot create resource \"services\" in API group \"\" in the namespace \"shop\"",
+                Some("ServiceAccount ops/robot: create services in namespace shop"),
+            ),
+            (
+                "nodes is forbidden: User \"jane\" cannot list resource \"nodes\" in API group \"\" at the cluster scope",
+                Some("user jane: list nodes in the cluster"),
+            ),
+            ("pods is forbidden: User \"jane\" is unknown", None),
+        ];
+        for (message, expected) in cases {
+            assert_eq!(lacked(message).as_deref(), expected, "{message}");
+        }
+    }
 
     #[test]
     fn the_cause_of_a_refusal_is_told_from_its_text() {

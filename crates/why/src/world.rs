@@ -6,13 +6,12 @@
 use parking_lot::Mutex;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use jiff::Timestamp;
 use steersman_values::labels::Labels;
 use steersman_values::resource::{EVENTS, PODS, ResourceType};
 
-use crate::{Doc, Explanation, Inside, Reason};
+use crate::{Doc, Explanation, Inside, Reason, Subject};
 
 /// An object, its absence, or the lack of knowledge about it.
 #[derive(Debug, Clone)]
@@ -95,8 +94,9 @@ pub enum Loaded {
 /// The answer about an object of a type, by the controllers that handle it.
 pub type Explain = fn(&World, &ResourceType, &Doc) -> Explanation;
 
-/// Objects between the one that was asked about and the last one that is followed.
-const DEPTH: usize = 6;
+/// Objects between the one that was asked about and the last one that is followed: a Deployment, its ReplicaSet, a
+/// pod, the Certificate of its Secret, and the three steps of that.
+const DEPTH: usize = 8;
 
 /// The objects of an explanation, its time, and the state of a manager.
 pub struct World {
@@ -105,7 +105,8 @@ pub struct World {
     /// The manager that leads; `None` outside its process.
     pub inside: Option<Arc<dyn Inside>>,
     explain: Explain,
-    depth: AtomicUsize,
+    /// The objects whose answers are being made, each below the one before it.
+    path: Mutex<Vec<Subject>>,
     loaded: HashMap<Need, Loaded>,
     asked: Mutex<Vec<Need>>,
 }
@@ -117,7 +118,7 @@ impl World {
             now,
             inside,
             explain,
-            depth: AtomicUsize::new(0),
+            path: Mutex::default(),
             loaded: HashMap::new(),
             asked: Mutex::default(),
         }
@@ -158,20 +159,24 @@ impl World {
     }
 
     /// The answer about `doc`, an object of type `of`, by the controllers that handle it. A chain of
-    /// objects ends after a few steps.
+    /// objects ends after a few steps, and at an object that it has.
     pub fn explain(&self, of: &ResourceType, doc: &Doc) -> Explanation {
-        if self.depth.fetch_add(1, Relaxed) >= DEPTH {
-            self.depth.fetch_sub(1, Relaxed);
-            return Explanation::new(doc.subject(of), "");
+        let subject = doc.subject(of);
+        if !self.enters(&subject) {
+            return Explanation::new(subject, "");
         }
         let answer = (self.explain)(self, of, doc);
-        self.depth.fetch_sub(1, Relaxed);
+        self.path.lock().pop();
         answer
     }
 
-    /// Whether the answer about the object that was asked about is being made.
-    pub fn is_first(&self) -> bool {
-        self.depth.load(Relaxed) <= 1
+    fn enters(&self, subject: &Subject) -> bool {
+        let mut path = self.path.lock();
+        let is_new = path.len() < DEPTH && !path.contains(subject);
+        if is_new {
+            path.push(subject.clone());
+        }
+        is_new
     }
 
     /// The memory of `controller` about `key`. Empty outside the leader.

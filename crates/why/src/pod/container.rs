@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use serde_json::Value;
+use steersman_values::resource::SECRETS;
 
 use super::{KUBELET, RESTARTED, START, exit, name};
 use crate::{Code, Doc, Explanation, Reason, World, warning};
@@ -223,7 +224,7 @@ pub(super) fn pull_secrets(world: &World, doc: &Doc, answer: &mut Explanation) {
         return;
     };
     let Some(event) = warning(world, doc, &["FailedToRetrieveImagePullSecret"]) else {
-        refused_credentials(doc, pull);
+        refused_credentials(world, doc, pull);
         return;
     };
     let Some((_, rest)) = event.message.split_once('(') else {
@@ -246,15 +247,31 @@ pub(super) fn pull_secrets(world: &World, doc: &Doc, answer: &mut Explanation) {
 }
 
 /// Names the image pull secrets of a pull that the registry refuses. They may lack the registry, or the image.
-fn refused_credentials(doc: &Doc, pull: &mut Reason) {
+fn refused_credentials(world: &World, doc: &Doc, pull: &mut Reason) {
     let refusals = ["authoriz", "unauthenticated", "denied"];
     let said = pull.message.to_lowercase();
     if !refusals.iter().any(|refusal| said.contains(refusal)) {
         return;
     }
     let secrets = doc.items("/spec/imagePullSecrets").iter();
-    let secrets = secrets.filter_map(|secret| secret["name"].as_str());
-    let secrets: Vec<String> = secrets
+    let names: Vec<&str> = secrets
+        .filter_map(|secret| secret["name"].as_str())
+        .collect();
+    let is_absent = |name: &&&str| world.get(&SECRETS, doc.namespace(), name).is_absent();
+    if let Some(absent) = names.iter().find(is_absent) {
+        pull.message = format!(
+            "{}; Secret {}/{absent} of imagePullSecrets cannot be read, because it does not exist, so the pull lacks its credentials",
+            pull.message.trim_end_matches('.'),
+            doc.namespace()
+        );
+        pull.who = format!(
+            "creator of Secret {}/{absent}, or owner of the pod template (imagePullSecrets)",
+            doc.namespace()
+        );
+        return;
+    }
+    let secrets: Vec<String> = names
+        .iter()
         .map(|secret| format!("{}/{secret}", doc.namespace()))
         .collect();
     let secrets = secrets.join(", ");

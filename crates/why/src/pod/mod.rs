@@ -3,6 +3,7 @@
 //! Both are other components, so this ends with their own words: conditions, container states and
 //! Events.
 
+mod awaited;
 mod claims;
 mod container;
 mod groups;
@@ -54,6 +55,7 @@ pub fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
             container::out_of_memory(doc, answer);
             container::pull_secrets(world, doc, answer);
             produced::follow(world, doc, answer);
+            awaited::follow(world, doc, answer);
         }
     }
 }
@@ -110,15 +112,24 @@ fn on_node(world: &World, doc: &Doc, answer: &mut Explanation) {
 }
 
 fn failed(doc: &Doc, answer: &mut Explanation) {
+    let end = ended(doc);
+    // The kubelet, or a controller, tells its own reason for a pod that it has ended.
+    let is_own = doc.text("/status/message").is_empty() && doc.text("/status/reason").is_empty();
+    let who = match &end {
+        Some(_) if is_own => {
+            "owner of the container's program (kubectl logs), or of the pod template"
+        }
+        _ => "owner of the pod template",
+    };
     let said = match doc.text("/status/message") {
-        "" => ended(doc).unwrap_or_else(|| "the pod has failed".to_owned()),
+        "" => end.unwrap_or_else(|| "the pod has failed".to_owned()),
         message => message.to_owned(),
     };
     let message = match doc.text("/status/reason") {
         "" => said,
         reason => format!("{reason}: {said}"),
     };
-    answer.add(Reason::new(Code::PodFailed, KUBELET, message).who("owner of the pod template"));
+    answer.add(Reason::new(Code::PodFailed, KUBELET, message).who(who));
 }
 
 /// The end of the first container that failed.

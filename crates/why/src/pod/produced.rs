@@ -2,7 +2,7 @@
 
 use steersman_values::resource::ResourceType;
 
-use crate::{Code, Doc, Explanation, Known, World};
+use crate::{Code, Doc, Explanation, Known, Reason, World};
 
 /// A kind whose objects make a Secret or ConfigMap.
 struct Producer {
@@ -47,40 +47,20 @@ pub(super) fn follow(world: &World, doc: &Doc, answer: &mut Explanation) {
     for reason in &mut answer.reasons {
         let missing = match reason.code {
             Code::VolumeMount | Code::ContainerConfig => missing(&reason.message),
-            Code::ImagePull => pull_secret(&reason.message),
-            _ => None,
+            Code::ImagePull => pull_secret(&reason.message).into_iter().collect(),
+            _ => continue,
         };
-        let Some((kind, name)) = missing else {
-            continue;
-        };
-        let found = producer(world, doc.namespace(), kind, name);
-        let title = title(kind);
-        let object = format!("{title} {}/{name}", doc.namespace());
-        let Some((of, producer)) = found else {
-            if reason.code == Code::ImagePull {
-                continue;
-            }
-            reason.who = format!("creator of {object}, or owner of the pod template");
-            continue;
-        };
-        let subject = producer.subject(&of);
-        let about = world.explain(&of, &producer);
-        reason.message = format!(
-            "{}; {} makes this {title}",
-            reason.message.trim(),
-            subject.long()
-        );
-        reason.who = if about.is_stuck() {
-            format!("see {}", subject.long())
-        } else {
-            format!(
-                "operator of the controller of {}, which makes {object} from {}",
-                of.group,
-                subject.long()
-            )
-        };
-        if about.is_stuck() {
-            followed.push(about);
+        let missing: Vec<(&'static str, String)> = missing
+            .into_iter()
+            .map(|(kind, name)| (kind, name.to_owned()))
+            .collect();
+        let objects = missing.iter().map(|(kind, name)| object(doc, kind, name));
+        let objects = objects.collect::<Vec<_>>().join(" and of ");
+        if !missing.is_empty() && reason.code != Code::ImagePull {
+            reason.who = format!("creator of {objects}, or owner of the pod template");
+        }
+        for (kind, name) in &missing {
+            followed.extend(produced(world, doc, (kind, name), reason));
         }
     }
     for about in followed {
@@ -88,15 +68,53 @@ pub(super) fn follow(world: &World, doc: &Doc, answer: &mut Explanation) {
     }
 }
 
-/// Kind and name in `secret "tls" not found`. The kubelet may put the namespace before the name.
-fn missing(message: &str) -> Option<(&'static str, &str)> {
-    ["secret", "configmap"].into_iter().find_map(|kind| {
+fn object(doc: &Doc, kind: &str, name: &str) -> String {
+    format!("{} {}/{name}", title(kind), doc.namespace())
+}
+
+/// Names the object that should make the missing one in `reason`. Returns the answer about it if it stands still.
+fn produced(
+    world: &World,
+    doc: &Doc,
+    (kind, name): (&str, &str),
+    reason: &mut Reason,
+) -> Option<Explanation> {
+    let (of, producer) = producer(world, doc.namespace(), kind, name)?;
+    let subject = producer.subject(&of).long();
+    let about = world.explain(&of, &producer);
+    reason.message = format!(
+        "{}; {subject} makes this {}",
+        reason.message.trim(),
+        title(kind)
+    );
+    if about.is_stuck() {
+        reason.who = Reason::see(&subject);
+        return Some(about);
+    }
+    reason.who = format!(
+        "operator of the controller of {}, which makes {} from {subject}",
+        of.group,
+        object(doc, kind, name)
+    );
+    None
+}
+
+/// Kind and name in each `secret "tls" not found`. The kubelet may put the namespace before the name.
+fn missing(message: &str) -> Vec<(&'static str, &str)> {
+    let mut found = Vec::new();
+    for kind in ["configmap", "secret"] {
         let start = format!("{kind} \"");
-        let (_, rest) = message.split_once(&start)?;
-        let (name, rest) = rest.split_once('"')?;
-        let name = name.rsplit('/').next()?;
-        rest.starts_with(" not found").then_some((kind, name))
-    })
+        for rest in message.split(&*start).skip(1) {
+            let Some((name, rest)) = rest.split_once('"') else {
+                continue;
+            };
+            let name = name.rsplit('/').next().unwrap_or_default();
+            if rest.starts_with(" not found") && !found.contains(&(kind, name)) {
+                found.push((kind, name));
+            }
+        }
+    }
+    found
 }
 
 /// The first Secret in `Secret shop/registry of imagePullSecrets cannot be read`.
@@ -143,15 +161,19 @@ mod tests {
         let cases = [
             (
                 "MountVolume.SetUp failed for volume \"tls\" : secret \"web-tls\" not found",
-                Some(("secret", "web-tls")),
+                &[("secret", "web-tls")][..],
             ),
-            ("object \"shop\"/\"web\" not registered", None),
+            (
+                "MountVolume.SetUp failed for volume \"all\" : [configmap \"settings\" not found, secret \"tls\" not found]",
+                &[("configmap", "settings"), ("secret", "tls")],
+            ),
+            ("object \"shop\"/\"web\" not registered", &[]),
             (
                 "container main cannot be started (CreateContainerConfigError): configmap \"settings\" not found",
-                Some(("configmap", "settings")),
+                &[("configmap", "settings")],
             ),
-            ("references non-existent secret key: tls.crt", None),
-            ("secret \"web-tls\" is forbidden", None),
+            ("references non-existent secret key: tls.crt", &[]),
+            ("secret \"web-tls\" is forbidden", &[]),
         ];
         for (message, expected) in cases {
             assert_eq!(missing(message), expected, "{message}");

@@ -2,11 +2,11 @@
 
 use serde_json::Value;
 use steersman_objects::Node;
-use steersman_objects::scheduling::NodeSelector;
 use steersman_values::resource::{NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS};
 
 use super::{NAMES, ONLY_NODE, START, claims, name, starting};
-use crate::{Code, Doc, Explanation, Reason, World, placement, room};
+use crate::site::{self, Site, reachable_from};
+use crate::{Code, Doc, Explanation, Reason, World, maker, placement, room};
 
 const SCHEDULER: &str = "kube-scheduler";
 
@@ -41,44 +41,8 @@ pub(super) fn unscheduled(world: &World, doc: &Doc, answer: &mut Explanation) {
             if message.contains("free ports") {
                 ports(world, doc, answer);
             }
-            let only = room::only_node(doc);
-            let room = only.map(|node| room::told(world, doc, node, message));
-            let demands = placement::demands(world, doc, message);
-            let lacks_plugin = demands
-                .iter()
-                .any(|demand| demand.ends_with(placement::NO_PLUGIN));
-            let is_too_large = demands
-                .iter()
-                .any(|demand| demand.contains(placement::TOO_LARGE));
-            let who = match only {
-                _ if lacks_plugin => {
-                    "administrator of the nodes (the device plugin), or owner of the pod template"
-                        .to_owned()
-                }
-                _ if answer.causes().count() > known => "see the other causes".to_owned(),
-                _ if is_too_large => {
-                    "owner of the pod template (resources.requests), or administrator of the nodes (a larger one)"
-                        .to_owned()
-                }
-                _ if room.as_ref().is_some_and(|room| !room.who.is_empty()) => room
-                    .as_ref()
-                    .map(|room| room.who.clone())
-                    .unwrap_or_default(),
-                Some(node) => format!("owner of the pod template, or administrator of node {node}"),
-                None => "owner of the pod template, or administrator of the nodes".to_owned(),
-            };
-            let mut message = nodes_in(message).to_owned();
-            for demand in demands {
-                message = format!("{}; {demand}", message.trim_end_matches('.'));
-            }
-            if let Some(room) = room {
-                message = format!("{}{ONLY_NODE}{}", message.trim_end_matches('.'), room.text);
-            }
-            let mut who = who;
-            if let Some((said, operator)) = no_further_node(world, doc) {
-                message = format!("{}; {said}", message.trim_end_matches('.'));
-                who = format!("{who}, or {operator}");
-            }
+            let has_cause = answer.causes().count() > known;
+            let (message, who) = told(world, doc, message, has_cause, answer);
             let reason = Reason::new(Code::PodUnscheduled, SCHEDULER, message).who(who);
             answer.add(reason.since(since));
         }
@@ -93,6 +57,71 @@ pub(super) fn unscheduled(world: &World, doc: &Doc, answer: &mut Explanation) {
         }
         _ => answer.add(starting("the pod waits for the scheduler")),
     }
+}
+
+/// The scheduler's `message` with the objects that it is about, and the people that can act. Nodes that stand still are
+/// followed in `answer`. The reasons there come first if `has_cause` says that they tell the cause.
+fn told(
+    world: &World,
+    doc: &Doc,
+    message: &str,
+    has_cause: bool,
+    answer: &mut Explanation,
+) -> (String, String) {
+    let site = Site::of(world, doc);
+    let candidates = site.as_ref().map(Site::candidates).unwrap_or_default();
+    let only = room::only_node(doc).or(match &candidates[..] {
+        [only] => Some(only.name()),
+        _ => None,
+    });
+    let room = only.map(|node| room::told(world, doc, node, message));
+    let demands = placement::demands(world, doc, site.as_ref(), message);
+    let mut by_demand = demands.iter().filter(|demand| !demand.who.is_empty());
+    let who = match (by_demand.next(), &room) {
+        _ if has_cause => Reason::see("the other causes"),
+        (Some(demand), _) => demand.who.clone(),
+        (None, Some(room)) if !room.who.is_empty() => room.who.clone(),
+        _ => match only {
+            Some(node) => format!("owner of the pod template, or administrator of node {node}"),
+            None => "owner of the pod template, or administrator of the nodes".to_owned(),
+        },
+    };
+    let mut message = nodes_in(message).to_owned();
+    for demand in demands {
+        message = format!("{}; {}", message.trim_end_matches('.'), demand.text);
+    }
+    if let Some(room) = room {
+        message = format!("{}{ONLY_NODE}{}", message.trim_end_matches('.'), room.text);
+    }
+    follow_nodes(world, site.as_ref(), &candidates, answer);
+    match no_further_node(world, doc) {
+        Some((said, operator)) => {
+            let message = format!("{}; {said}", message.trim_end_matches('.'));
+            (message, format!("{who}, or {operator}"))
+        }
+        None => (message, who),
+    }
+}
+
+/// Follows the candidates that stand still themselves, if their taints leave none to the pod.
+fn follow_nodes(
+    world: &World,
+    site: Option<&Site<'_>>,
+    candidates: &[&Doc],
+    answer: &mut Explanation,
+) {
+    let Some(site) = site else {
+        return;
+    };
+    if !candidates.iter().all(|node| site.repelling(node).is_some()) {
+        return;
+    }
+    let followed = answer.followed();
+    let is_new = |node: &&&Doc| !followed.contains(&&node.subject(&NODES));
+    let nodes = candidates.iter().take(NAMES).filter(is_new);
+    let about = nodes.map(|node| world.explain(&NODES, node));
+    let stuck: Vec<Explanation> = about.filter(Explanation::is_stuck).collect();
+    answer.waits_for.extend(stuck);
 }
 
 /// The reason of a pod that no scheduler has looked at.
@@ -195,7 +224,12 @@ fn ports(world: &World, doc: &Doc, answer: &mut Explanation) {
             "host port {port} of {} belongs to {holder}",
             pod.text("/spec/nodeName")
         );
-        let who = format!("owner of {holder}, or of the pod template (hostPort)");
+        let who = match maker(pod) {
+            other if other == maker(doc) => format!(
+                "owner of {other} (fewer replicas, or no hostPort), or administrator of the nodes (one more)"
+            ),
+            other => format!("owner of {other}, or of the pod template (hostPort)"),
+        };
         answer.add(Reason::new(Code::PortTaken, SCHEDULER, message).who(who));
     }
 }
@@ -211,7 +245,7 @@ fn nodes_in(message: &str) -> &str {
 }
 
 /// Adds the nodes that reach the volume of `claim`, if its volume limits them.
-fn reach(world: &World, claim: &Doc, answer: &mut Explanation) {
+fn reach(world: &World, pod: &Doc, claim: &Doc, answer: &mut Explanation) {
     let name = claim.text("/spec/volumeName");
     if name.is_empty() {
         return;
@@ -220,8 +254,7 @@ fn reach(world: &World, claim: &Doc, answer: &mut Explanation) {
         return;
     };
     let required = volume.at("/spec/nodeAffinity/required");
-    let selector: Option<NodeSelector> =
-        required.and_then(|required| serde_json::from_str(&required.to_string()).ok());
+    let selector = reachable_from(&volume);
     let (Some(selector), Some(nodes)) = (selector, world.list(&NODES, "")) else {
         return;
     };
@@ -231,11 +264,12 @@ fn reach(world: &World, claim: &Doc, answer: &mut Explanation) {
     };
     let near: Vec<&Doc> = nodes.iter().filter(reaches).collect();
     let is_cordoned = |node: &Doc| node.at("/spec/unschedulable").is_some_and(|is| *is == true);
-    let names: Vec<&str> = near.iter().take(NAMES).map(|node| node.name()).collect();
-    let names = match near.len().saturating_sub(NAMES) {
-        0 => names.join(", "),
-        more => format!("{} and {more} more", names.join(", ")),
-    };
+    let names: Vec<&str> = near.iter().map(|node| node.name()).collect();
+    let names = placement::listed(&names);
+    let site = Site::of(world, pod);
+    let repelled = site.as_ref().map(|site| site.repelled(&near));
+    let repelled =
+        repelled.filter(|found| found.values().map(Vec::len).sum::<usize>() == near.len());
     let bound = format!("claim {} is bound to volume {name}", claim.name());
     let (code, message, who) = if near.is_empty() {
         (
@@ -258,6 +292,16 @@ fn reach(world: &World, claim: &Doc, answer: &mut Explanation) {
                 near[0].name()
             ),
         )
+    } else if let Some(repelled) = repelled {
+        let taints = repelled
+            .iter()
+            .map(|(taint, nodes)| format!("{} of {}", taint.text, placement::listed(nodes)));
+        let message = format!(
+            "{bound}, which {names} alone {}; the pod does not tolerate {}",
+            if near.len() == 1 { "reaches" } else { "reach" },
+            taints.collect::<Vec<_>>().join(", ")
+        );
+        (Code::VolumeUnreachable, message, site::actors(&repelled))
     } else {
         let message = format!("{bound}, which these nodes alone reach: {names}");
         (Code::VolumeTopology, message, String::new())
@@ -282,7 +326,7 @@ pub(super) fn follow_claims(world: &World, doc: &Doc, answer: &mut Explanation) 
             if about.is_stuck() {
                 answer.follow(about);
             }
-            reach(world, &claim, answer);
+            reach(world, doc, &claim, answer);
         }
     }
 }

@@ -3,7 +3,7 @@
 use serde_json::Value;
 use steersman_values::resource::{NODES, PODS, VOLUME_ATTACHMENTS};
 
-use super::{KUBELET, START, UNREGISTERED_DRIVER, claims, name, starting};
+use super::{KUBELET, START, UNREGISTERED_DRIVER, awaited, claims, name, starting};
 use crate::{Code, Doc, Reason, World, warning};
 
 pub(super) fn silent_node(world: &World, doc: &Doc) -> Option<Reason> {
@@ -83,7 +83,7 @@ pub(super) fn blocked_start(world: &World, doc: &Doc) -> Reason {
                     } else {
                         ""
                     };
-                    let message = format!("init container {} still runs", name(status));
+                    let message = awaited::still_runs(name(status));
                     Reason::new(code, KUBELET, message).who(who).since(since)
                 }
                 None => starting("the containers are being created").since(started),
@@ -115,6 +115,9 @@ fn owner_of_mount(message: &str, node: &str) -> String {
         format!("operator of the CSI driver {driver} (its plugin on node {node})")
     } else if has(&["configmap \"", "secret \""]) && message.contains("not found") {
         "creator of this ConfigMap or Secret, or owner of the pod template (volumes)".to_owned()
+    } else if message.contains("serviceaccounts \"") && message.contains("not found") {
+        "creator of this ServiceAccount, or owner of the pod template (serviceAccountName)"
+            .to_owned()
     } else if message.contains("hostPath type check failed") {
         format!("owner of the pod template (hostPath), or administrator of node {node}")
     } else if has(&["/sbin/mount.", "unknown filesystem type"]) {

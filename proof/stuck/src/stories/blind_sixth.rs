@@ -46,6 +46,8 @@ pub(super) const STORIES: &[Story] = &[
         steps: &[Step::Load(
             r#"{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "ledger", "namespace": "default", "uid": "6d1f4c5e-0000-4000-8000-000000000063", "creationTimestamp": "2026-11-28T11:00:00Z"}, "spec": {"nodeName": "node-1", "imagePullSecrets": [{"name": "regcred"}], "containers": [{"name": "main", "image": "registry/ledger:7"}]}, "status": {"phase": "Pending", "startTime": "2026-11-28T11:00:00Z", "conditions": [{"type": "PodScheduled", "status": "True"}, {"type": "Ready", "status": "False", "reason": "ContainersNotReady", "lastTransitionTime": "2026-11-28T11:00:00Z"}], "containerStatuses": [{"name": "main", "ready": false, "restartCount": 0, "image": "registry/ledger:7", "imageID": "", "state": {"waiting": {"reason": "ImagePullBackOff", "message": "Back-off pulling image \"registry/ledger:7\": ErrImagePull: pull access denied, repository does not exist or may require authorization: server message: insufficient_scope: authorization failed"}}}]}}
 ---
+{"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "regcred", "namespace": "default"}, "type": "kubernetes.io/dockerconfigjson"}
+---
 {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-1"}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}}
 "#,
         )],

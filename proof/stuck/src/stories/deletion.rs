@@ -151,7 +151,11 @@ spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
             Step::DeleteForeground("configmaps", "default", "parent"),
         ],
         about: ("configmap", "parent"),
-        truth: Truth::Cause(Code::DependentsRemain, "configmap child", "dependents"),
+        truth: Truth::Cause(
+            Code::ForeignFinalizer,
+            "finalizer example.com/hold",
+            "operator of the controller of example.com",
+        ),
     },
     Story {
         question: 6,

@@ -7,6 +7,7 @@ mod blind_fifth;
 mod blind_ninth;
 mod blind_seventh;
 mod blind_sixth;
+mod blind_tenth;
 mod deletion;
 mod manager;
 mod network;
@@ -17,7 +18,7 @@ use crate::Story;
 
 /// All stories, sorted by their question.
 pub fn all() -> Vec<&'static Story> {
-    let groups: [&[Story]; 12] = [
+    let groups: [&[Story]; 13] = [
         workloads::STORIES,
         deletion::STORIES,
         batch::STORIES,
@@ -30,6 +31,7 @@ pub fn all() -> Vec<&'static Story> {
         blind_seventh::STORIES,
         blind_eighth::STORIES,
         blind_ninth::STORIES,
+        blind_tenth::STORIES,
     ];
     let mut all: Vec<&Story> = groups.into_iter().flatten().collect();
     all.sort_by_key(|story| story.question);

@@ -60,7 +60,11 @@ spec:
 "#,
         )],
         about: ("service", "web"),
-        truth: Truth::Cause(Code::EndpointOut, "none of the 2", "pods"),
+        truth: Truth::Cause(
+            Code::PodNotReady,
+            "Readiness probe failed",
+            "owner of the container's program and of its probes",
+        ),
     },
     Story {
         question: 11,

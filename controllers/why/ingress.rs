@@ -1,6 +1,6 @@
 //! Why an Ingress does not work, as far as objects tell. Its controller is another program.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use jiff::SignedDuration;
 use serde_json::Value;
@@ -30,13 +30,16 @@ pub(super) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
     if addresses.is_empty() {
         unserved(world, doc, answer);
     }
-    for name in services(doc) {
-        let found = world.get(&SERVICES, doc.namespace(), &name);
+    for (name, ports) in backends(doc) {
+        let found = world.get(&SERVICES, doc.namespace(), name);
         if found.is_absent() {
             let message = format!("Service {}/{name} does not exist", doc.namespace());
             let who = format!("creator of the Service, or owner of the Ingress (backend {name})");
             answer.add(Reason::new(Code::BackendMissing, "", message).who(who));
         } else if let Some(service) = found.found() {
+            for port in ports {
+                answer.reasons.extend(missing_port(&service, port));
+            }
             let about = world.explain(&SERVICES, &service);
             if about.is_stuck() {
                 answer.follow(about);
@@ -45,17 +48,52 @@ pub(super) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
     }
 }
 
-/// The names of the Services that the Ingress sends requests to.
-fn services(doc: &Doc) -> BTreeSet<String> {
+/// The Services that the Ingress sends requests to, with the ports that it names.
+fn backends(doc: &Doc) -> BTreeMap<&str, Vec<&Value>> {
     let paths = doc.items("/spec/rules").iter().filter_map(|rule| {
         let paths = rule.pointer("/http/paths").and_then(Value::as_array);
         Some(paths?.iter().map(|path| &path["backend"]))
     });
     let default = doc.at("/spec/defaultBackend").into_iter();
     let backends = paths.flatten().chain(default);
-    backends
-        .filter_map(|backend| Some(backend.pointer("/service/name")?.as_str()?.to_owned()))
-        .collect()
+    let mut services = BTreeMap::<_, Vec<_>>::new();
+    for backend in backends {
+        let Some(name) = backend.pointer("/service/name").and_then(Value::as_str) else {
+            continue;
+        };
+        let ports = services.entry(name).or_default();
+        let port = &backend["service"]["port"];
+        if !ports.contains(&port) {
+            ports.push(port);
+        }
+    }
+    services
+}
+
+/// The reason if `service` lacks the port that a backend names by number or name.
+fn missing_port(service: &Doc, port: &Value) -> Option<Reason> {
+    let ports = service.items("/spec/ports");
+    let is_it = |known: &Value| match &port["name"] {
+        Value::String(name) => known["name"] == **name,
+        _ => known["port"] == port["number"],
+    };
+    // A Service for an external name may have no ports.
+    if ports.is_empty() || ports.iter().any(is_it) {
+        return None;
+    }
+    let wanted = match &port["name"] {
+        Value::String(name) => name.clone(),
+        _ => port["number"].to_string(),
+    };
+    let known = ports.iter().map(|known| match &known["name"] {
+        Value::String(name) => format!("{} ({name})", known["port"]),
+        _ => known["port"].to_string(),
+    });
+    let known: Vec<String> = known.collect();
+    let object = format!("Service {}/{}", service.namespace(), service.name());
+    let message = format!("{object} has no port {wanted}; it has {}", known.join(", "));
+    let who = format!("owner of the Ingress (port of the backend), or owner of {object}");
+    Some(Reason::new(Code::BackendPort, "", message).who(who))
 }
 
 /// The reason why no controller has given the Ingress an address: its class, or an Event of the controller.

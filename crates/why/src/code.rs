@@ -168,6 +168,7 @@ codes! {
     LoadBalancerPending Cause "The load balancer of the Service has no address.",
     IngressClassMissing Cause "No controller takes the Ingress, because its IngressClass does not exist, or it names none and none is the default.",
     BackendMissing Cause "A Service that the Ingress names does not exist.",
+    BackendPort Cause "A Service has no port that the Ingress names.",
     NoAddress Fact "The controller of the class has given the Ingress no address.",
     ConditionBad Cause "A condition of the object, which another program sets, tells of a failure.",
     ProgramDown Cause "The program that handles objects of this kind does not run.",

@@ -5,7 +5,7 @@ use serde_json::Value;
 use steersman_values::resource::SERVICES;
 
 use super::{START, name};
-use crate::{Code, Doc, Explanation, Reason, World};
+use crate::{Code, Doc, Explanation, Reason, World, existing};
 
 /// Characters of a command in one sentence.
 const SHOWN: usize = 100;
@@ -46,7 +46,22 @@ pub(super) fn follow(world: &World, doc: &Doc, answer: &mut Explanation) {
     if !shown.is_empty() {
         reason.message = format!("{}: {shown}", reason.message);
     }
-    let services = world.list(&SERVICES, doc.namespace()).unwrap_or_default();
+    let Some(services) = world.list(&SERVICES, doc.namespace()) else {
+        return;
+    };
+    if let Some(host) = absent_host(doc, &command, &services) {
+        let namespace = doc.namespace();
+        let known = existing(services.iter().map(Doc::name));
+        reason.code = Code::InitContainer;
+        reason.message = format!(
+            "{}; Service {namespace}/{host} does not exist ({known})",
+            reason.message
+        );
+        reason.who = format!(
+            "owner of the pod template (host {host}), or creator of Service {namespace}/{host}"
+        );
+        return;
+    }
     let text = format!("{command} {}", variables(spec));
     let named = services
         .iter()
@@ -82,6 +97,74 @@ fn variables(spec: &Value) -> String {
     values.collect::<Vec<_>>().join(" ")
 }
 
+/// Programs whose flag `-h` names a host.
+const CLIENTS: [&str; 7] = [
+    "pg_isready",
+    "psql",
+    "mysql",
+    "mysqladmin",
+    "redis-cli",
+    "mongo",
+    "mongosh",
+];
+/// Programs whose first argument is a host.
+const PROBES: [&str; 4] = ["nc", "ncat", "nslookup", "wait-for-it"];
+
+/// The first host of `command` that only a Service of the pod's namespace could be, and that is none of `services`.
+fn absent_host<'a>(doc: &Doc, command: &'a str, services: &[Doc]) -> Option<&'a str> {
+    let aliases = doc.items("/spec/hostAliases").iter();
+    let aliases: Vec<&Value> = aliases
+        .filter_map(|alias| alias["hostnames"].as_array())
+        .flatten()
+        .collect();
+    hosts(command).into_iter().find(|host| {
+        let is_service = services.iter().any(|service| service.name() == *host);
+        !is_service && *host != "localhost" && aliases.iter().all(|alias| *alias != host)
+    })
+}
+
+/// The hosts of one label in `command`, as loops name them that wait: after the flag or the program that takes a
+/// host, in a URL, and before a port.
+fn hosts(command: &str) -> Vec<&str> {
+    let is_between = |c: char| c.is_whitespace() || ";|&()'\"`".contains(c);
+    let words: Vec<&str> = command
+        .split(is_between)
+        .filter(|word| !word.is_empty())
+        .collect();
+    let mut program = "";
+    let mut hosts = Vec::new();
+    for (at, word) in words.iter().enumerate() {
+        let next = words.get(at + 1).copied();
+        let flags = |word: &&&str| word.starts_with('-') || word.parse::<u32>().is_ok();
+        let host = if CLIENTS.contains(word) {
+            program = *word;
+            None
+        } else if PROBES.contains(word) {
+            words[at + 1..].iter().find(|word| !flags(word)).copied()
+        } else if *word == "--host" || (*word == "-h" && !program.is_empty()) {
+            next
+        } else if let Some((_, address)) = word.split_once("://") {
+            address.split(['/', ':', '?']).next()
+        } else if let Some(host) = word.strip_prefix("--host=") {
+            Some(host)
+        } else {
+            word.split_once(':')
+                .filter(|(_, port)| port.parse::<u16>().is_ok())
+                .map(|(host, _)| host)
+        };
+        hosts.extend(host.filter(|host| is_label(host)));
+    }
+    hosts
+}
+
+/// Whether `text` is one label of a DNS name, as the name of a Service is.
+fn is_label(text: &str) -> bool {
+    let is_inside = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    text.starts_with(|c: char| c.is_ascii_lowercase())
+        && text.chars().all(is_inside)
+        && !text.ends_with('-')
+}
+
 /// Whether `text` has `name` as a host: alone, or as the first part of a longer one.
 fn has_word(text: &str, name: &str) -> bool {
     let is_part = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '.' || c == '_';
@@ -98,6 +181,33 @@ fn has_word(text: &str, name: &str) -> bool {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn hosts_of_one_label_are_found_where_commands_name_hosts() {
+        let cases: [(&str, &[&str]); 12] = [
+            (
+                "sh -c until pg_isready -h billing-db-rw -p 5432; do echo waiting for database; sleep 2; done",
+                &["billing-db-rw"],
+            ),
+            ("until nc -z -w 2 queue 5672; do sleep 1; done", &["queue"]),
+            ("nc -zv 10.0.0.7 5432", &[]),
+            ("until nslookup web; do sleep 2; done", &["web"]),
+            (
+                "until nslookup web.shop.svc.cluster.local; do sleep 2; done",
+                &[],
+            ),
+            ("curl -fsS http://login:8080/healthz", &["login"]),
+            ("curl https://login.example.com/healthz", &[]),
+            ("wait-for-it cache:6379 --timeout=60", &["cache"]),
+            ("mysqladmin ping --host=db --silent", &["db"]),
+            ("df -h data", &[]),
+            ("until redis-cli -h $REDIS_HOST ping; do sleep 1; done", &[]),
+            ("sh -c sleep infinity", &[]),
+        ];
+        for (command, expected) in cases {
+            assert_eq!(hosts(command), expected, "{command}");
+        }
+    }
 
     #[test]
     fn hosts_are_read_from_a_command() {

@@ -3,6 +3,7 @@
 mod batch;
 mod blind;
 mod blind_eighth;
+mod blind_eleventh;
 mod blind_fifth;
 mod blind_ninth;
 mod blind_seventh;
@@ -18,7 +19,7 @@ use crate::Story;
 
 /// All stories, sorted by their question.
 pub fn all() -> Vec<&'static Story> {
-    let groups: [&[Story]; 13] = [
+    let groups: [&[Story]; 14] = [
         workloads::STORIES,
         deletion::STORIES,
         batch::STORIES,
@@ -32,6 +33,7 @@ pub fn all() -> Vec<&'static Story> {
         blind_eighth::STORIES,
         blind_ninth::STORIES,
         blind_tenth::STORIES,
+        blind_eleventh::STORIES,
     ];
     let mut all: Vec<&Story> = groups.into_iter().flatten().collect();
     all.sort_by_key(|story| story.question);

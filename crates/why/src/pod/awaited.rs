@@ -49,7 +49,7 @@ pub(super) fn follow(world: &World, doc: &Doc, answer: &mut Explanation) {
     let Some(services) = world.list(&SERVICES, doc.namespace()) else {
         return;
     };
-    if let Some(host) = absent_host(doc, &command, &services) {
+    if let Some(host) = absent_host(doc, &command, services) {
         let namespace = doc.namespace();
         let known = existing(services.iter().map(Doc::name));
         reason.code = Code::InitContainer;

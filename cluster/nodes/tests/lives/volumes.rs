@@ -1,5 +1,7 @@
 //! Claims, the volumes that they get, and the pods that wait for them.
 
+use steersman_devcluster::nodes::Pods;
+
 use super::*;
 
 const LIMIT: Duration = Duration::from_secs(600);
@@ -154,6 +156,7 @@ async fn other_kubelets_report_the_volumes_of_their_nodes() {
         .simulated_nodes(NodesConfig {
             count: 1,
             attaches_volumes: true,
+            pods: Pods::OfOwnNodes,
             ..NodesConfig::default()
         })
         .start()

@@ -4,7 +4,7 @@
 //! may be gone.
 
 use steersman_values::resource::{PERSISTENT_VOLUME_CLAIMS, VOLUME_ATTACHMENTS};
-use steersman_why::{Code, Doc, Explanation, Reason, World, pod};
+use steersman_why::{Code, Doc, Explanation, Reason, World, claim_names, pod};
 
 use super::NAME;
 
@@ -14,7 +14,7 @@ use super::NAME;
 /// VolumeAttachments is needed for any answer.
 pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
     let node = doc.text("/spec/nodeName");
-    let claims = pod::claim_names(doc);
+    let claims = claim_names(doc);
     if node.is_empty() || claims.is_empty() || doc.text("/status/phase") != "Pending" {
         return;
     }

@@ -7,7 +7,7 @@ use steersman_objects::Pod;
 use steersman_values::labels::{Selector, WireSelector};
 use steersman_values::resource::PODS;
 
-use crate::placement::{Demand, listed};
+use crate::demand::{Demand, listed};
 use crate::{Doc, World, count, maker};
 
 /// The demands of `pod` for other pods in its topology domain, if the scheduler's `message` is about them.

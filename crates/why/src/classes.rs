@@ -9,8 +9,7 @@ use steersman_values::resource::{
     PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, ResourceType, STORAGE_CLASSES,
 };
 
-use crate::placement::{Demand, terms};
-use crate::pod::claim_names;
+use crate::demand::{Demand, claim_names, terms};
 use crate::site::Site;
 use crate::{Doc, World, count};
 

@@ -5,7 +5,7 @@
 use serde_json::Value;
 use steersman_values::resource::{DEVICE_CLASSES, RESOURCE_CLAIMS, RESOURCE_SLICES};
 
-use crate::placement::{Demand, listed};
+use crate::demand::{Demand, listed};
 use crate::{Doc, World, count, existing};
 
 /// The demands of the claims of `pod`, if the scheduler's `message` is about them.

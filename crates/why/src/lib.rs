@@ -14,6 +14,7 @@ mod affinity;
 mod classes;
 mod code;
 pub mod conditions;
+mod demand;
 mod devices;
 mod doc;
 mod events;
@@ -35,6 +36,7 @@ mod workload;
 mod world;
 
 pub use code::{Code, Role};
+pub use demand::claim_names;
 pub use doc::Doc;
 pub use events::{COMBINED, LastEvent, warning};
 pub use explanation::{Explanation, Subject};

@@ -7,8 +7,7 @@ use steersman_objects::Node;
 use steersman_objects::scheduling::{Comparisons, Constraints, NodeSelector, untolerated};
 use steersman_values::resource::{NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES};
 
-use crate::placement::{Demand, listed};
-use crate::pod::claim_names;
+use crate::demand::{Demand, claim_names, listed};
 use crate::programs::Program;
 use crate::{Doc, World};
 

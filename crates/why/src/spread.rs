@@ -10,7 +10,7 @@ use steersman_objects::Pod;
 use steersman_values::labels::{Selector, WireSelector};
 use steersman_values::resource::PODS;
 
-use crate::placement::{Demand, listed};
+use crate::demand::{Demand, listed};
 use crate::site::{Site, actors};
 use crate::{Doc, World, count};
 

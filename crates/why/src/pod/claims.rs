@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use steersman_values::resource::{PERSISTENT_VOLUME_CLAIMS, PODS};
 
-use super::name;
+use crate::demand::claim_names;
 use crate::workload::controller;
 use crate::{Code, Doc, Explanation, Reason, World, maker};
 
@@ -11,22 +11,6 @@ const SCHEDULER: &str = "kube-scheduler";
 
 /// The field of a reason with the controller of the pod that uses the claim.
 pub const USER_CONTROLLER: &str = "controllerOfUser";
-
-/// The names of the claims of `pod`, with those of its ephemeral volumes.
-pub fn claim_names(pod: &Doc) -> Vec<String> {
-    let volumes = pod.items("/spec/volumes").iter();
-    let names =
-        volumes.filter_map(
-            |volume| match volume.pointer("/persistentVolumeClaim/claimName") {
-                Some(claim) => claim.as_str().map(str::to_owned),
-                None if volume.get("ephemeral").is_some() => {
-                    Some(format!("{}-{}", pod.name(), name(volume)))
-                }
-                None => None,
-            },
-        );
-    names.collect()
-}
 
 /// The first pod on a node that uses `claim` of `pod` too. A pod that has ended uses none.
 fn user<'w>(world: &'w World, pod: &Doc, claim: &str) -> Option<&'w Doc> {

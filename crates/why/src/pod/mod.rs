@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use crate::{Code, Doc, Explanation, Reason, World};
 
-pub use claims::{USER_CONTROLLER, claim_names, name_user};
+pub use claims::{USER_CONTROLLER, name_user};
 pub use groups::unavailable;
 
 /// The kubelet's words after the name of a CSI driver without a plugin on the node.

@@ -6,7 +6,7 @@ use steersman_values::resource::{NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOL
 
 use super::{NAMES, ONLY_NODE, START, claims, name, starting};
 use crate::site::{self, Site, reachable_from};
-use crate::{Code, Doc, Explanation, Reason, World, maker, placement, room};
+use crate::{Code, Doc, Explanation, Reason, World, demand, maker, placement, room};
 
 const SCHEDULER: &str = "kube-scheduler";
 
@@ -265,7 +265,7 @@ fn reach(world: &World, pod: &Doc, claim: &Doc, answer: &mut Explanation) {
     let near: Vec<&Doc> = nodes.iter().filter(reaches).collect();
     let is_cordoned = |node: &Doc| node.at("/spec/unschedulable").is_some_and(|is| *is == true);
     let names: Vec<&str> = near.iter().map(|node| node.name()).collect();
-    let names = placement::listed(&names);
+    let names = demand::listed(&names);
     let site = Site::of(world, pod);
     let repelled = site.as_ref().map(|site| site.repelled(&near));
     let repelled =
@@ -276,7 +276,7 @@ fn reach(world: &World, pod: &Doc, claim: &Doc, answer: &mut Explanation) {
             Code::VolumeUnreachable,
             format!(
                 "{bound}, which no node reaches: its spec.nodeAffinity asks for {}",
-                placement::terms(required.unwrap_or(&Value::Null))
+                demand::terms(required.unwrap_or(&Value::Null))
             ),
             format!(
                 "administrator of the nodes (a node with these labels), or owner of claim {}",
@@ -295,7 +295,7 @@ fn reach(world: &World, pod: &Doc, claim: &Doc, answer: &mut Explanation) {
     } else if let Some(repelled) = repelled {
         let taints = repelled
             .iter()
-            .map(|(taint, nodes)| format!("{} of {}", taint.text, placement::listed(nodes)));
+            .map(|(taint, nodes)| format!("{} of {}", taint.text, demand::listed(nodes)));
         let message = format!(
             "{bound}, which {names} alone {}; the pod does not tolerate {}",
             if near.len() == 1 { "reaches" } else { "reach" },
@@ -312,7 +312,7 @@ fn reach(world: &World, pod: &Doc, claim: &Doc, answer: &mut Explanation) {
 /// Follows the claims of the pod that stand still themselves.
 pub(super) fn follow_claims(world: &World, doc: &Doc, answer: &mut Explanation) {
     let namespace = doc.namespace();
-    for claim in claims::claim_names(doc) {
+    for claim in demand::claim_names(doc) {
         let found = world.get(&PERSISTENT_VOLUME_CLAIMS, namespace, &claim);
         if found.is_absent() {
             let message = format!("the pod's claim {claim} does not exist");

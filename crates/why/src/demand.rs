@@ -1,0 +1,84 @@
+//! What a pod asks for: its claims, and its demands on nodes in words.
+
+use serde_json::Value;
+
+use crate::Doc;
+
+/// Names of nodes in one sentence.
+const NAMES: usize = 5;
+
+/// A demand of a pod that the scheduler's message is about.
+#[derive(Debug, Default)]
+pub(crate) struct Demand {
+    /// The end of a sentence.
+    pub(crate) text: String,
+    /// The people that can act, if the demand alone tells them; else empty.
+    pub(crate) who: String,
+}
+
+impl From<String> for Demand {
+    fn from(text: String) -> Self {
+        Self {
+            text,
+            who: String::new(),
+        }
+    }
+}
+
+/// The names of the claims of `pod`, with those of its ephemeral volumes.
+pub fn claim_names(pod: &Doc) -> Vec<String> {
+    let volumes = pod.items("/spec/volumes").iter();
+    let names =
+        volumes.filter_map(
+            |volume| match volume.pointer("/persistentVolumeClaim/claimName") {
+                Some(claim) => claim.as_str().map(str::to_owned),
+                None if volume.get("ephemeral").is_some() => {
+                    let name = volume["name"].as_str().unwrap_or_default();
+                    Some(format!("{}-{name}", pod.name()))
+                }
+                None => None,
+            },
+        );
+    names.collect()
+}
+
+/// The terms of a required node affinity, in the syntax of `kubectl --selector`.
+pub(crate) fn terms(required: &Value) -> String {
+    let terms = required["nodeSelectorTerms"].as_array();
+    let texts = terms.into_iter().flatten().map(term);
+    texts.collect::<Vec<_>>().join(" or ")
+}
+
+/// A term of a node selector in the syntax of `kubectl --selector`.
+pub(crate) fn term(term: &Value) -> String {
+    let list = |field: &str| term[field].as_array().cloned().unwrap_or_default();
+    let all = [list("matchExpressions"), list("matchFields")].concat();
+    let texts = all.iter().map(|one| {
+        let key = one["key"].as_str().unwrap_or_default();
+        let values = one["values"]
+            .as_array()
+            .map(Vec::as_slice)
+            .unwrap_or_default();
+        let values: Vec<&str> = values.iter().filter_map(Value::as_str).collect();
+        let values = values.join(",");
+        match one["operator"].as_str().unwrap_or_default() {
+            "In" => format!("{key} in ({values})"),
+            "NotIn" => format!("{key} notin ({values})"),
+            "Exists" => key.to_owned(),
+            "DoesNotExist" => format!("!{key}"),
+            "Gt" => format!("{key}>{values}"),
+            "Lt" => format!("{key}<{values}"),
+            other => format!("{key} {other} ({values})"),
+        }
+    });
+    texts.collect::<Vec<_>>().join(",")
+}
+
+/// The first of `names`, and the number of the others.
+pub(crate) fn listed(names: &[&str]) -> String {
+    let shown = names.iter().take(NAMES).copied().collect::<Vec<_>>();
+    match names.len().saturating_sub(NAMES) {
+        0 => shown.join(", "),
+        more => format!("{} and {more} more", shown.join(", ")),
+    }
+}

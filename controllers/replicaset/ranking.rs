@@ -201,8 +201,11 @@ pub(super) fn age_ratios(active: &[Arc<Pod>], victims: &[Arc<Pod>], now: Timesta
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
     use crate::testing::pods::{PodBuilder, pod};
+    use crate::testing::time;
 
     const NOW: i64 = 1_800_000_000;
     const HOUR: i64 = 3600;
@@ -303,6 +306,12 @@ mod tests {
         let pending = anonymous("pending", "node", "Pending");
         let unknown = anonymous("unknown-phase", "node", "Unknown");
         let not_ready = running("not-ready");
+        // Unready pods have transition times, too, and those decide nothing.
+        let long_unready = running("long-unready").not_ready().restarts(&[1]);
+        let lately_unready = running("lately-unready").status(
+            "conditions",
+            json!([{"type": "Ready", "status": "False", "lastTransitionTime": time(NOW)}]),
+        );
         let no_time = running("ready-no-last-transition-time")
             .ready_without_time()
             .restarts(&[0]);
@@ -349,6 +358,7 @@ mod tests {
             ((&pending, 1), (&unknown, 2)),
             ((&unknown, 1), (&not_ready, 2)),
             ((&not_ready, 1), (&no_time, 1)),
+            ((&long_unready, 1), (&lately_unready, 1)),
             ((&no_time, 1), (&ready_now, 1)),
             ((&ready_now, 2), (&no_time, 1)),
             ((&ready_now, 1), (&ready_then, 1)),
@@ -528,6 +538,36 @@ mod tests {
             names(&first_to_go(&[a, b], &related, 1, Costs::Count, now())),
             ["b"]
         );
+    }
+
+    #[test]
+    fn a_pod_without_related_ones_on_its_node_has_rank_0() {
+        let young = arc(&pod("young").node("n1").ready_since(NOW - 1));
+        let old = arc(&pod("old").node("n2").ready_since(NOW - MONTH));
+        let related = [Arc::clone(&old)];
+        let first = first_to_go(&[young, old], &related, 1, Costs::Count, now());
+        assert_eq!(names(&first), ["old"]);
+    }
+
+    #[test]
+    fn ignored_costs_decide_nothing() {
+        let at = |name, cost, second| {
+            let ready = pod(name).node("n").ready_since(NOW - second);
+            arc(&ready.deletion_cost(cost))
+        };
+        let pods = [at("old", "1", MONTH), at("young", "2", 60)];
+        for (costs, expected) in [(Costs::Count, "old"), (Costs::Ignored, "young")] {
+            let first = first_to_go(&pods, &[], 1, costs, now());
+            assert_eq!(names(&first), [expected]);
+        }
+    }
+
+    #[test]
+    fn an_age_of_a_nanosecond_is_in_the_past() {
+        let since = pod("a").created(NOW).build().meta.created.unwrap();
+        let after = |nanosecond| Timestamp::new(NOW, nanosecond).unwrap();
+        assert_eq!(age_bucket(since, after(0)), None);
+        assert_eq!(age_bucket(since, after(1)), Some(0));
     }
 
     #[test]

@@ -56,6 +56,6 @@ mod tests {
             assert_eq!(decide(active, replicas), expected, "{why}");
         }
         assert!(!exceeds_burst(0, 500) && !exceeds_burst(500, -1));
-        assert!(exceeds_burst(0, 501) && exceeds_burst(501, 0));
+        assert!(exceeds_burst(0, 501) && exceeds_burst(501, 0) && exceeds_burst(501, -1));
     }
 }

@@ -82,9 +82,12 @@ mod tests {
                 "spec": {"accessModes": ["ReadWriteOnce"], "fromTheFuture": 1}, "status": {"phase": "Pending"}})
         };
         let set = |metadata: Value, selector: Value| {
+            let mut template = claim(metadata);
+            // Claims have a kind, even if their template has none.
+            let fields = template.as_object_mut().unwrap();
+            fields.retain(|name, _| name != "apiVersion" && name != "kind");
             let set = stateful_set("web").spec("selector", selector);
-            set.spec("volumeClaimTemplates", json!([claim(metadata)]))
-                .build()
+            set.spec("volumeClaimTemplates", json!([template])).build()
         };
         let labels = |labels: Value| json!({"matchLabels": labels});
         // (why, metadata of the template, selector, labels of the claim)

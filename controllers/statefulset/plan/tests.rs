@@ -118,7 +118,7 @@ fn ordered_sets_act_on_one_pod_at_a_time() {
     let slow = |replicas| web(replicas).spec("minReadySeconds", 10);
     let unready = |name: &str| of(name, "new").not_ready();
     // (why, set, pods, actions)
-    let cases: [(&str, StatefulSetBuilder, Vec<PodBuilder>, &[&str]); 25] = [
+    let cases: [(&str, StatefulSetBuilder, Vec<PodBuilder>, &[&str]); 28] = [
         ("the first pod", web(2), vec![], &["create 0 Update"]),
         (
             "waits for the first pod",
@@ -130,6 +130,12 @@ fn ordered_sets_act_on_one_pod_at_a_time() {
             "a pending pod",
             web(2),
             vec![of("web-0", "new").phase("Pending")],
+            &[],
+        ),
+        (
+            "a pending pod with an old condition Ready",
+            web(2),
+            vec![healthy("web-0").phase("Pending")],
             &[],
         ),
         (
@@ -277,6 +283,22 @@ fn ordered_sets_act_on_one_pod_at_a_time() {
             &[],
         ),
         (
+            "of condemned pods that are not available yet, the lowest goes first",
+            slow(1),
+            vec![
+                healthy("web-0"),
+                of("web-1", "new").ready_since(NOW - 9),
+                of("web-2", "new").ready_since(NOW - 9),
+            ],
+            &[],
+        ),
+        (
+            "a condemned pod with an old condition Ready",
+            web(1),
+            vec![healthy("web-0"), healthy("web-1").phase("Pending")],
+            &[],
+        ),
+        (
             "a broken roll-out is stuck",
             web(2),
             vec![healthy("web-0"), of("web-1", "old").not_ready()],
@@ -292,7 +314,7 @@ fn ordered_sets_act_on_one_pod_at_a_time() {
 fn parallel_sets_act_on_all_pods() {
     let unready = |name: &str| of(name, "new").not_ready();
     // (why, set, pods, actions)
-    let cases: [(&str, StatefulSetBuilder, Vec<PodBuilder>, &[&str]); 7] = [
+    let cases: [(&str, StatefulSetBuilder, Vec<PodBuilder>, &[&str]); 9] = [
         (
             "all pods at once",
             parallel(3),
@@ -342,6 +364,21 @@ fn parallel_sets_act_on_all_pods() {
             parallel(2),
             vec![of("web-0", "old").ready_since(0), unready("web-1")],
             &[],
+        ),
+        (
+            "an update waits for the end of a pod",
+            parallel(2),
+            vec![
+                of("web-0", "old").ready_since(0),
+                of("web-1", "old").ready_since(0).deleted(1),
+            ],
+            &[],
+        ),
+        (
+            "an update without a partition takes all pods",
+            parallel(1).update_strategy(json!({"type": "RollingUpdate"})),
+            vec![of("web-0", "old").ready_since(0)],
+            &["update web-0"],
         ),
     ];
     for (why, set, pods, expected) in cases {
@@ -480,7 +517,7 @@ fn identity_volumes_and_claims_are_repaired() {
         &json!({"deletionTimestamp": "2026-01-01T00:00:00Z"}),
     );
     // (why, set, pod, claims, actions)
-    let cases: [(&str, StatefulSetBuilder, PodBuilder, Vec<_>, &[&str]); 10] = [
+    let cases: [(&str, StatefulSetBuilder, PodBuilder, Vec<_>, &[&str]); 11] = [
         (
             "nothing is wrong",
             set(),
@@ -550,6 +587,15 @@ fn identity_volumes_and_claims_are_repaired() {
             of("web-0", "new").not_ready(),
             vec![plain()],
             &["repair web-0"],
+        ),
+        (
+            "a parallel set corrects the owners of a claim once",
+            set()
+                .retention("Delete", "Retain")
+                .spec("podManagementPolicy", "Parallel"),
+            pending(),
+            vec![plain()],
+            &["claims web-0"],
         ),
     ];
     for (why, set, pod, claims, expected) in cases {

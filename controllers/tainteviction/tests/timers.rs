@@ -170,6 +170,39 @@ fn a_pod_of_the_same_name_gets_a_timer_of_its_own() {
 }
 
 #[test]
+fn an_eviction_that_is_due_keeps_its_turn() {
+    let mut timers = Timers::default();
+    let now = Instant::now();
+    for _ in 0..2 {
+        assert!(!update(&mut timers, "a", Tolerance::None, now));
+    }
+    assert_eq!(due(&mut timers, now).len(), 1);
+}
+
+#[test]
+fn the_end_of_an_old_eviction_leaves_a_newer_timer() {
+    let mut timers = Timers::default();
+    let now = Instant::now();
+    let pod = key("a");
+    timers.update(&pod, &Uid::new("old"), Tolerance::None, now);
+    let old = timers.take_due(now, 1).pop().unwrap();
+    let cancelled = timers.update(&pod, &Uid::new("new"), Tolerance::None, now);
+    assert!(!cancelled, "the old one runs");
+    timers.finished(&old);
+    timers.failed(&old, now);
+    let new = timers.take_due(now, 2).pop().unwrap();
+    assert_eq!((&new.uid, timers.next()), (&Uid::new("new"), None));
+    timers.finished(&old);
+    assert!(!timers.is_empty(), "the new one runs");
+    timers.failed(&new, now);
+    timers.finished(&new);
+    assert_eq!(timers.next(), Some(now + SECOND), "it waits again");
+    let third = Uid::new("third");
+    assert!(timers.update(&pod, &third, Tolerance::Forever, now));
+    assert!(timers.is_empty());
+}
+
+#[test]
 fn at_most_the_limit_of_evictions_starts_and_the_others_can_be_cancelled() {
     let mut timers = Timers::default();
     let now = Instant::now();

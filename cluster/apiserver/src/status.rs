@@ -228,12 +228,6 @@ impl Status {
         Self::new(400, "BadRequest", message)
     }
 
-    /// Whether the details have this name.
-    pub(crate) fn names(&self, name: &str) -> bool {
-        let details = self.details.as_deref();
-        details.is_some_and(|details| details["name"] == name)
-    }
-
     /// 405.
     pub fn method_not_allowed() -> Self {
         Self::new(

@@ -112,9 +112,12 @@ impl Server {
             self.check_author(call.user, target, None, &object)?;
             let created = self.create_object(call, target, object, dry_run, Tracking::Decided);
             match created.await {
-                // A webhook may have given the object the name of another one. Upstream stores it under the
-                // name of the request, where its own name is wrong.
-                Err(status) if status.reason == "AlreadyExists" && status.names(&target.name) => {}
+                // Another request created the object meanwhile. Other refusals stand: a webhook denied the
+                // creation with this reason, or gave the object the name of another one. Upstream stores the
+                // latter under the name of the request, where its own name is wrong.
+                Err(status)
+                    if status.reason == "AlreadyExists"
+                        && target.entry.store.get(&target.key()).is_some() => {}
                 created => {
                     let (object, about) = created?;
                     let duplicates = duplicates.clone().unwrap_or_default();

@@ -52,13 +52,20 @@ async fn a_followed_log_ends_with_its_pod() {
     let cluster = with_running_pod().await;
     let following = {
         let cluster = cluster.clone();
-        tokio::spawn(
-            async move { text(&cluster, &format!("{LOG}?follow=true&limitBytes=4")).await },
-        )
+        tokio::spawn(async move { text(&cluster, &format!("{LOG}?follow=true")).await })
     };
     tokio::time::sleep(Duration::from_secs(5)).await;
     assert!(!following.is_finished());
     let path = "/api/v1/namespaces/default/pods/p?gracePeriodSeconds=0";
     cluster.delete(path).await.unwrap();
-    assert_eq!(following.await.unwrap(), "simu");
+    assert!(following.await.unwrap().ends_with(": start 1\n"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_followed_log_ends_at_its_limit() {
+    let cluster = with_running_pod().await;
+    let begun = tokio::time::Instant::now();
+    let said = text(&cluster, &format!("{LOG}?follow=true&limitBytes=4")).await;
+    assert_eq!(said, "simu");
+    assert!(begun.elapsed() < Duration::from_secs(1));
 }

@@ -61,7 +61,8 @@ impl Server {
             lines.drain(..lines.len().saturating_sub(last));
         }
         let text = options.shown(&lines, 0);
-        let body = if is_on("follow") && run.is_going_on() {
+        let is_full = options.limit.is_some_and(|limit| text.len() >= limit);
+        let body = if is_on("follow") && run.is_going_on() && !is_full {
             let follower = Follower {
                 pods: Arc::clone(&call.target.entry),
                 key: call.target.key(),

@@ -28,7 +28,7 @@ const WATCHED: [(&str, &str, &str); 3] = [
     ("discovery.k8s.io", "v1", "endpointslices"),
 ];
 
-/// What is known of an APIService before its program is asked.
+/// The state of an APIService before a request to its program.
 enum Known {
     /// Its condition, which needs no request.
     Condition(Value),
@@ -39,7 +39,7 @@ enum Known {
 /// The last check of an APIService.
 #[derive(Clone)]
 struct Check {
-    /// The objects that it is about. A change of them asks for a new check.
+    /// The UID and spec of the APIService, and the spec of its Service. A change asks for a new check.
     about: String,
     due: Option<Instant>,
     failures: u32,
@@ -131,7 +131,7 @@ impl Server {
             resources: None,
             documents: serde_json::Map::new(),
         };
-        let program = match self.known_of(spec) {
+        let program = match self.known_of(spec, &service) {
             Known::Condition(condition) => {
                 return Check {
                     about,
@@ -148,8 +148,10 @@ impl Server {
         let mut failures = 0;
         if checked.is_ok() {
             remote.is_available = true;
-            remote.resources = program.resources(&remote.group, &remote.version).await;
-            remote.documents = program.documents(&path).await;
+            (remote.resources, remote.documents) = futures::join!(
+                program.resources(&remote.group, &remote.version),
+                program.documents(&path)
+            );
         } else {
             failures = last.map_or(0, |last| last.failures).saturating_add(1);
         }
@@ -182,19 +184,19 @@ impl Server {
 
     /// The condition of an APIService with a Service, if it needs no request.
     pub(in super::super) fn known_condition(&self, spec: &Value) -> Option<Value> {
-        match self.known_of(spec) {
+        match self.known_of(spec, &self.service_of(spec)) {
             Known::Condition(condition) => Some(condition),
             Known::Ask(_) => None,
         }
     }
 
-    /// Upstream: `AvailableConditionController.sync`.
-    fn known_of(&self, spec: &Value) -> Known {
+    /// `found` is the spec of its Service. Upstream: `AvailableConditionController.sync`, which looks at the
+    /// ports of Services of the type `ClusterIP` only.
+    fn known_of(&self, spec: &Value, found: &Value) -> Known {
         let service = &spec["service"];
         let name = text(service, "name");
         let namespace = text(service, "namespace");
         let port = service["port"].as_u64().unwrap_or(443);
-        let found = self.service_of(spec);
         let unavailable = |reason: &str, message: String| {
             Known::Condition(self.available("False", reason, &message))
         };
@@ -202,10 +204,21 @@ impl Server {
         if found.is_null() {
             return unavailable("ServiceNotFound", format!("{place} is not present"));
         }
-        if text(&found, "type") == "ExternalName" {
-            return Known::Ask(self.program(spec, text(&found, "externalName"), port));
+        if text(found, "type") == "ExternalName" {
+            return Known::Ask(self.program(spec, text(found, "externalName"), port));
         }
-        let mut ports = list(&found, "ports").iter();
+        let path = format!("/apis/{}/{}", text(spec, "group"), text(spec, "version"));
+        let url = format!("https://{}:{port}{path}", text(found, "clusterIP"));
+        let unreached = || {
+            let message = format!(
+                "failing or missing response from {url}: Get {url:?}: simulated pods serve no API"
+            );
+            unavailable("FailedDiscoveryCheck", message)
+        };
+        if !matches!(text(found, "type"), "" | "ClusterIP") {
+            return unreached();
+        }
+        let mut ports = list(found, "ports").iter();
         let Some(named) = ports.find(|one| one["port"] == port) else {
             let message = format!("{place} is not listening on port {port}");
             return unavailable("ServicePortError", message);
@@ -228,12 +241,7 @@ impl Server {
             );
             return unavailable("MissingEndpoints", message);
         }
-        let path = format!("/apis/{}/{}", text(spec, "group"), text(spec, "version"));
-        let url = format!("https://{}:{port}{path}", text(&found, "clusterIP"));
-        let message = format!(
-            "failing or missing response from {url}: Get {url:?}: simulated pods serve no API"
-        );
-        unavailable("FailedDiscoveryCheck", message)
+        unreached()
     }
 
     fn slices_of(&self, namespace: &str, service: &str) -> Vec<Value> {

@@ -1,5 +1,6 @@
-//! What the server itself asks a program: discovery, and its documents of OpenAPI.
+//! Requests of the server itself to a program: discovery, and documents of OpenAPI.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -108,10 +109,20 @@ fn aggregated(list: &[Value]) -> Value {
         let text = |field: &str| resource[field].as_str().unwrap_or_default();
         json!({"group": text("group"), "version": text("version"), "kind": text("kind")})
     };
-    let name = |resource: &Value| resource["name"].as_str().unwrap_or_default().to_owned();
-    let whole = list.iter().filter(|resource| !name(resource).contains('/'));
-    let entry = |resource: &Value| {
-        let own = name(resource);
+    let mut parts: BTreeMap<&str, Vec<Value>> = BTreeMap::new();
+    for part in list {
+        let name = part["name"].as_str().unwrap_or_default();
+        if let Some((own, subresource)) = name.split_once('/') {
+            parts.entry(own).or_default().push(json!({
+                "subresource": subresource, "responseKind": kind(part), "verbs": part["verbs"],
+            }));
+        }
+    }
+    let named = list
+        .iter()
+        .map(|resource| (resource["name"].as_str().unwrap_or_default(), resource));
+    let whole = named.filter(|(name, _)| !name.contains('/'));
+    let entry = |(own, resource): (&str, &Value)| {
         let scope = if resource["namespaced"] == true {
             "Namespaced"
         } else {
@@ -126,16 +137,8 @@ fn aggregated(list: &[Value]) -> Value {
                 entry[field] = names.clone();
             }
         }
-        let parts = list.iter().filter_map(|part| {
-            let part_name = name(part);
-            let subresource = part_name.strip_prefix(&own)?.strip_prefix('/')?;
-            Some(json!({
-                "subresource": subresource, "responseKind": kind(part), "verbs": part["verbs"],
-            }))
-        });
-        let parts: Vec<Value> = parts.collect();
-        if !parts.is_empty() {
-            entry["subresources"] = Value::from(parts);
+        if let Some(parts) = parts.get(own) {
+            entry["subresources"] = Value::from(parts.clone());
         }
         entry
     };

@@ -5,6 +5,7 @@
 //! Upstream: `k8s.io/kube-aggregator` (`pkg/controllers/status/remote`, `pkg/apiserver`). Documents of
 //! OpenAPI version 2 are not merged, and connections do not change their protocol.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
@@ -112,7 +113,8 @@ impl Server {
     /// The groups of the server, and those of other programs by their priority.
     pub(super) fn all_groups(&self) -> Vec<Group> {
         let mut groups = self.registry.groups();
-        for ((name, version), remote) in self.aggregated.remotes.read().iter() {
+        let remotes = self.aggregated.remotes.read();
+        for ((name, version), remote) in remotes.iter() {
             if let Some(known) = groups.iter_mut().find(|known| known.name == *name) {
                 if !known.versions.contains(version) {
                     known.versions.push(version.clone());
@@ -137,7 +139,24 @@ impl Server {
             };
             groups.insert(at, group);
         }
+        // The first version is the preferred one. Versions of equal priority keep their order.
+        for group in &mut groups {
+            if remotes.keys().any(|(name, _)| *name == group.name) {
+                let name = group.name.clone();
+                let priority = |version: &String| Reverse(self.version_priority(&name, version));
+                group.versions.sort_by_key(priority);
+            }
+        }
         groups
+    }
+
+    /// `versionPriority` of an APIService. Upstream: `ByVersionPriority` of `apiregistration/v1/helper`.
+    fn version_priority(&self, group: &str, version: &str) -> Option<i64> {
+        let object = self
+            .api_service_kind()
+            .store
+            .get(&format!("{version}.{group}"))?;
+        object.to_value()["spec"]["versionPriority"].as_i64()
     }
 
     /// The priority of a group by its APIServices; `None` without any.

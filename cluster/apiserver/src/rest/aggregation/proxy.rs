@@ -3,6 +3,7 @@
 
 use std::pin::pin;
 use std::task::{Poll, ready};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures::{Stream, StreamExt};
@@ -12,7 +13,8 @@ use http::{Request, Response};
 use http_body::Body as _;
 use http_body_util::Full;
 use hyper::body::Incoming;
-use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use tokio::time::timeout;
 
 use super::super::{Body, text};
 use super::{Program, Remote};
@@ -22,8 +24,16 @@ use crate::auth::User;
 #[derive(Debug, Clone, Copy)]
 pub(in super::super) struct Unchanged;
 
+/// The longest wait for a connection, as upstream's for the handshake.
+const OPEN_LIMIT: Duration = Duration::from_secs(10);
+/// The longest wait for the head of an answer, as upstream's for requests that do not run long. The head of a watch
+/// comes at once.
+const HEAD_LIMIT: Duration = Duration::from_secs(60);
+
 /// Headers of one connection.
-const OF_CONNECTIONS: [HeaderName; 7] = [
+const OF_CONNECTIONS: [HeaderName; 9] = [
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
     header::CONNECTION,
     header::PROXY_AUTHENTICATE,
     header::PROXY_AUTHORIZATION,
@@ -33,8 +43,22 @@ const OF_CONNECTIONS: [HeaderName; 7] = [
     header::UPGRADE,
 ];
 
-/// Characters that keys of extra fields have escaped in names of headers.
-const ESCAPED: &AsciiSet = &CONTROLS.add(b' ').add(b'%').add(b'/').add(b':').add(b'"');
+/// Characters that names of headers cannot have, and `%`. Upstream: `headerKeyEscape` of client-go.
+const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'!')
+    .remove(b'#')
+    .remove(b'$')
+    .remove(b'&')
+    .remove(b'\'')
+    .remove(b'*')
+    .remove(b'+')
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'^')
+    .remove(b'_')
+    .remove(b'`')
+    .remove(b'|')
+    .remove(b'~');
 
 impl Remote {
     /// The answer of the program.
@@ -54,7 +78,9 @@ impl Remote {
         }
         let mut headers = forwarded(parts, program);
         headers.insert("audit-id", audit_id);
-        identify(&mut headers, user);
+        if let Err(why) = identify(&mut headers, user) {
+            return text(503, format!("error trying to reach service: {why}\n"));
+        }
         let answer = send(program, parts, headers, body).await;
         let mut answer = answer
             .unwrap_or_else(|why| text(503, format!("error trying to reach service: {why}\n")));
@@ -65,8 +91,17 @@ impl Remote {
 
 /// The headers of the client, with those of a proxy.
 fn forwarded(parts: &Parts, program: &Program) -> HeaderMap {
+    let named = parts.headers.get_all(header::CONNECTION).iter();
+    let named = named.filter_map(|names| names.to_str().ok());
+    let named: Vec<&str> = named
+        .flat_map(|names| names.split(','))
+        .map(str::trim)
+        .collect();
     let is_own = |name: &HeaderName| {
         OF_CONNECTIONS.contains(name)
+            || named
+                .iter()
+                .any(|one| one.eq_ignore_ascii_case(name.as_str()))
             || *name == header::AUTHORIZATION
             || name.as_str().starts_with("impersonate-")
             || name.as_str().starts_with("x-remote-")
@@ -90,28 +125,32 @@ fn forwarded(parts: &Parts, program: &Program) -> HeaderMap {
     headers
 }
 
-/// Tells the program the user. Upstream: `SetAuthProxyHeaders` of `client-go/transport`.
-fn identify(headers: &mut HeaderMap, user: &User) {
-    let mut add = |name: &str, text: &str| {
-        if let Ok(name) = HeaderName::from_bytes(name.as_bytes())
-            && let Ok(value) = HeaderValue::from_str(text)
-        {
-            headers.append(name, value);
-        }
+/// Tells the program the user. A text that no header can have is an error: the program must not decide about a part
+/// of the identity. Upstream: `SetAuthProxyHeaders` of `client-go/transport`.
+fn identify(headers: &mut HeaderMap, user: &User) -> Result<(), String> {
+    let mut add = |name: &str, text: &str| -> Result<(), String> {
+        let wrong = || format!("invalid header field value for {name:?}");
+        let value = HeaderValue::from_bytes(text.as_bytes()).map_err(|_| wrong())?;
+        headers.append(
+            HeaderName::from_bytes(name.as_bytes()).map_err(|_| wrong())?,
+            value,
+        );
+        Ok(())
     };
-    add("x-remote-user", &user.name);
+    add("x-remote-user", &user.name)?;
     if !user.uid.is_empty() {
-        add("x-remote-uid", &user.uid);
+        add("x-remote-uid", &user.uid)?;
     }
     for group in &user.groups {
-        add("x-remote-group", group);
+        add("x-remote-group", group)?;
     }
     for (key, values) in &user.extra {
         let key = utf8_percent_encode(key, ESCAPED);
         for value in values {
-            add(&format!("x-remote-extra-{key}"), value);
+            add(&format!("x-remote-extra-{key}"), value)?;
         }
     }
+    Ok(())
 }
 
 async fn send(
@@ -120,7 +159,9 @@ async fn send(
     headers: HeaderMap,
     body: &Bytes,
 ) -> Result<Response<Body>, String> {
-    let (mut sender, connection) = program.open().await?;
+    let opened = timeout(OPEN_LIMIT, program.open()).await;
+    let (mut sender, connection) =
+        opened.map_err(|_| "net/http: TLS handshake timeout".to_owned())??;
     let target = parts.uri.path_and_query();
     let request = Request::builder()
         .method(parts.method.clone())
@@ -132,10 +173,21 @@ async fn send(
     let answer = {
         // The connection makes progress only while it is polled.
         let mut answering = pin!(sender.send_request(request));
-        tokio::select! {
-            biased;
-            answer = &mut answering => answer,
-            _ = &mut connection => answering.await,
+        let exchange = async {
+            tokio::select! {
+                biased;
+                answer = &mut answering => answer,
+                _ = &mut connection => answering.await,
+            }
+        };
+        match timeout(HEAD_LIMIT, exchange).await {
+            Ok(answer) => answer,
+            Err(_) => {
+                return Ok(text(
+                    504,
+                    "Timeout: request did not complete within the allotted timeout",
+                ));
+            }
         }
     };
     let (answered, body) = answer.map_err(|why| why.to_string())?.into_parts();
@@ -158,7 +210,8 @@ async fn send(
     Ok(response)
 }
 
-/// The pieces of a body, as the connection brings them. A broken connection ends them.
+/// The pieces of a body, as the connection brings them. A broken connection ends them, and without a length the
+/// client takes them for the whole.
 fn pieces<C>(connection: std::pin::Pin<Box<C>>, body: Incoming) -> impl Stream<Item = Bytes> + Send
 where
     C: Future + Send,

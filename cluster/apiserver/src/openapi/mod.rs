@@ -24,12 +24,13 @@ pub(crate) use message::document as message;
 pub(crate) use older::document as older_document;
 use schemas::Schemas;
 
-/// The description of a field of a built-in type, such as `replicas` of `apps.DeploymentSpec`.
+/// The hash of the tables that documents of built-in types are made from.
 static BUILT_IN: LazyLock<u64> = LazyLock::new(|| {
     fingerprint(
         [
             descriptions::TEXT,
             crate::schema::TABLE,
+            paths::PARAMETERS,
             env!("CARGO_PKG_VERSION"),
         ]
         .into_iter(),

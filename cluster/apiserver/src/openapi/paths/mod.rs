@@ -11,6 +11,7 @@ mod operation;
 mod parameters;
 mod server;
 
+pub(super) use parameters::TABLE as PARAMETERS;
 pub(super) use server::pages;
 
 use operation::{Action, Place};

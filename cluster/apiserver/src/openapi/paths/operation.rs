@@ -23,7 +23,7 @@ const STREAMS: [&str; 2] = [
 ];
 const ANY: &str = "*/*";
 
-/// What an operation does. The names are upstream's, as in `x-kubernetes-action`.
+/// The action of an operation. The names are upstream's, as in `x-kubernetes-action`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Action {
     List,

@@ -5,7 +5,7 @@ use steersman_releases::Release;
 
 use crate::schema::descriptions;
 
-const TABLE: &str = include_str!("parameters.txt");
+pub(in crate::openapi) const TABLE: &str = include_str!("parameters.txt");
 
 /// Parameters of collections that their deletion lacks.
 const OF_WATCHES: [&str; 2] = ["allowWatchBookmarks", "watch"];

@@ -98,6 +98,16 @@ pub type Explain = fn(&World, &ResourceType, &Doc) -> Explanation;
 /// pod, the Certificate of its Secret, and the three steps of that.
 const DEPTH: usize = 8;
 
+/// Answers below one object. Objects that name each other have many more paths than there are objects.
+const ANSWERS: usize = 5_000;
+
+/// The objects whose answers are being made, each below the one before it, and the answers below the first one.
+#[derive(Default)]
+struct Path {
+    objects: Vec<Subject>,
+    answers: usize,
+}
+
 /// The objects of an explanation, its time, and the state of a manager.
 pub struct World {
     /// The time of the explanation.
@@ -105,8 +115,7 @@ pub struct World {
     /// The manager that leads; `None` outside its process.
     pub inside: Option<Arc<dyn Inside>>,
     explain: Explain,
-    /// The objects whose answers are being made, each below the one before it.
-    path: Mutex<Vec<Subject>>,
+    path: Mutex<Path>,
     loaded: HashMap<Need, Loaded>,
     asked: Mutex<Vec<Need>>,
 }
@@ -166,17 +175,22 @@ impl World {
             return Explanation::new(subject, "");
         }
         let answer = (self.explain)(self, of, doc);
-        self.path.lock().pop();
+        self.path.lock().objects.pop();
         answer
     }
 
     fn enters(&self, subject: &Subject) -> bool {
         let mut path = self.path.lock();
-        let is_new = path.len() < DEPTH && !path.contains(subject);
-        if is_new {
-            path.push(subject.clone());
+        if path.objects.is_empty() {
+            path.answers = 0;
         }
-        is_new
+        let is_new = path.objects.len() < DEPTH && !path.objects.contains(subject);
+        let is_within = is_new && path.answers < ANSWERS;
+        if is_within {
+            path.objects.push(subject.clone());
+            path.answers += 1;
+        }
+        is_within
     }
 
     /// The memory of `controller` about `key`. Empty outside the leader.

@@ -196,7 +196,15 @@ fn nearest(claim: &Doc, volumes: &[Doc]) -> (String, Option<String>) {
     };
     let wanted = size(claim, "/spec/resources/requests/storage");
     let is_released = |volume: &Doc| volume.text("/status/phase") == "Released";
-    let is_free = |volume: &&Doc| volume.at("/spec/claimRef").is_none() || is_released(volume);
+    // The data of another claim, or a volume that will be deleted, are none for this claim.
+    let was_own = |volume: &Doc| {
+        volume.text("/spec/claimRef/namespace") == claim.namespace()
+            && volume.text("/spec/claimRef/name") == claim.name()
+            && volume.text("/spec/persistentVolumeReclaimPolicy") != "Delete"
+    };
+    let is_free = |volume: &&Doc| {
+        volume.at("/spec/claimRef").is_none() || (is_released(volume) && was_own(volume))
+    };
     let near = volumes.iter().filter(is_free).filter_map(|volume| {
         let mut problems = Vec::new();
         let class = volume.text("/spec/storageClassName");

@@ -50,9 +50,7 @@ const FAILED: [&str; 9] = [
 const PENDING: [&str; 4] = ["notready", "pending", "unknown", "waiting"];
 
 /// Words of a server that does not accept credentials.
-const REFUSALS: [&str; 8] = [
-    "401",
-    "403",
+const REFUSALS: [&str; 6] = [
     "authenticat",
     "authoriz",
     "credential",
@@ -251,7 +249,10 @@ fn actor(world: &World, of: &ResourceType, doc: &Doc, by: &str, message: &mut St
     }
     let said = message.to_lowercase();
     let secrets = linked::secrets(doc).join(", ");
-    if REFUSALS.iter().any(|word| said.contains(word)) && !secrets.is_empty() {
+    let mut words = said.split(|c: char| !c.is_ascii_alphanumeric());
+    let is_refused = words.any(|word| matches!(word, "401" | "403"))
+        || REFUSALS.iter().any(|part| said.contains(part));
+    if is_refused && !secrets.is_empty() {
         *message = format!(
             "{}; its credentials are those of {secrets}",
             message.trim_end_matches('.')
@@ -294,7 +295,11 @@ fn failed_state(world: &World, of: &ResourceType, doc: &Doc) -> Option<Reason> {
     }
     let since = doc.time("/metadata/creationTimestamp");
     let is_old = since.is_none_or(|at| world.now.duration_since(at) >= PATIENCE);
-    let (state, said) = STATES.iter().find_map(|(field, fields)| {
+    // Argo CD keeps the last operation, also after the application is in sync by another way.
+    let is_synced = doc.text("/status/sync/status") == "Synced";
+    let is_past = |field: &str| is_synced && field.starts_with("/status/operationState/");
+    let current = STATES.iter().filter(|(field, _)| !is_past(field));
+    let (state, said) = current.into_iter().find_map(|(field, fields)| {
         let state = doc.text(field);
         let said = fields.iter().map(|field| doc.text(field).trim());
         let said = said.into_iter().find(|text| !text.is_empty());

@@ -61,6 +61,10 @@ fn backends(doc: &Doc) -> BTreeMap<&str, Vec<&Value>> {
         let Some(name) = backend.pointer("/service/name").and_then(Value::as_str) else {
             continue;
         };
+        // The AWS Load Balancer Controller takes such a backend from an annotation.
+        if backend["service"]["port"]["name"] == "use-annotation" {
+            continue;
+        }
         let ports = services.entry(name).or_default();
         let port = &backend["service"]["port"];
         if !ports.contains(&port) {

@@ -52,8 +52,12 @@ pub(super) fn follow(
     if answer.is_stuck() {
         return None;
     }
-    let links = of_fields(doc, of);
-    follow_all(world, of, doc, &links, answer)
+    // An object that the status names may have ended, such as a Job.
+    follow_all(world, of, doc, &of_fields(doc, of, "/status"), answer);
+    if answer.is_stuck() {
+        return None;
+    }
+    follow_all(world, of, doc, &of_fields(doc, of, "/spec"), answer)
 }
 
 /// Follows `links`. Returns the first one whose type is certain and whose object does not exist.
@@ -197,20 +201,18 @@ fn kind_of<'a>(near: Option<&'a str>, far: Option<&'a str>) -> Option<&'a str> {
     }
 }
 
-/// The objects that fields of `doc` name, those of its status first: they are the made ones.
-fn of_fields(doc: &Doc, of: &ResourceType) -> Vec<Link> {
+/// The objects that fields of a `part` of `doc` name, its spec or its status.
+fn of_fields(doc: &Doc, of: &ResourceType, part: &str) -> Vec<Link> {
     let mut found = Vec::new();
-    for part in ["/status", "/spec"] {
-        if let Some(value) = doc.at(part) {
-            collect(value, "", DEPTH, of, &mut found);
-        }
-        if let Some(Value::Object(fields)) = doc.at(part) {
-            let named = fields.iter().filter_map(|(field, value)| {
-                let is_status = part == "/status";
-                named(field, value.as_str()?, is_status)
-            });
-            found.extend(named);
-        }
+    if let Some(value) = doc.at(part) {
+        collect(value, "", DEPTH, of, &mut found);
+    }
+    if let Some(Value::Object(fields)) = doc.at(part) {
+        let named = fields.iter().filter_map(|(field, value)| {
+            let is_status = part == "/status";
+            named(field, value.as_str()?, is_status)
+        });
+        found.extend(named);
     }
     found
 }
@@ -412,7 +414,9 @@ mod tests {
                 "conditions": [{"objectRef": {"kind": "Old", "name": "old"}}],
             },
         }));
-        let mut found = texts(&of_fields(&doc, &own()));
+        let mut links = of_fields(&doc, &own(), "/status");
+        links.extend(of_fields(&doc, &own(), "/spec"));
+        let mut found = texts(&links);
         found.sort();
         let mut expected = [
             "Deployment /web of apps",
@@ -432,8 +436,8 @@ mod tests {
         assert_eq!(
             secrets(&doc),
             [
-                "Secret flux/db (spec.deep.passwordSecretRef)",
-                "Secret flux/token (spec.secretRef)"
+                "Secret flux/token (spec.secretRef)",
+                "Secret flux/db (spec.deep.passwordSecretRef)"
             ]
         );
     }

@@ -1,4 +1,4 @@
-//! What a pod asks for: its claims, and its demands on nodes in words.
+//! Claims of a pod, and its demands on nodes in words.
 
 use serde_json::Value;
 

@@ -2,6 +2,8 @@
 //!
 //! Upstream: the plugin `dynamicresources` of kube-scheduler.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 use steersman_values::resource::{DEVICE_CLASSES, RESOURCE_CLAIMS, RESOURCE_SLICES};
 
@@ -79,15 +81,21 @@ fn of_class(world: &World, claim: &Doc, class: &str) -> Option<Demand> {
             ),
         });
     }
-    let nodes: Vec<&str> = slices
+    let nodes: BTreeSet<&str> = slices
         .iter()
         .map(|slice| slice.text("/spec/nodeName"))
+        .filter(|node| !node.is_empty())
         .collect();
+    let nodes: Vec<&str> = nodes.into_iter().collect();
     Some(Demand {
         text: format!(
-            "{asks}; its driver {driver} has {} on {}, and none is free and fits",
+            "{asks}; its driver {driver} has {}{}, and none is free and fits",
             count(devices, "device"),
-            listed(&nodes)
+            if nodes.is_empty() {
+                String::new()
+            } else {
+                format!(" on {}", listed(&nodes))
+            }
         ),
         who: "owner of the claim or its template (fewer devices, other selectors), owners of other claims, or \
               administrator of the nodes (more devices)"
@@ -99,6 +107,7 @@ fn of_class(world: &World, claim: &Doc, class: &str) -> Option<Demand> {
 fn driver(selector: &Value) -> Option<&str> {
     let expression = selector["cel"]["expression"].as_str()?;
     let (_, rest) = expression.split_once("device.driver")?;
+    let rest = rest.trim_start().strip_prefix("==")?;
     rest.split(['"', '\'']).nth(1)
 }
 

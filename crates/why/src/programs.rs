@@ -59,7 +59,7 @@ const PROGRAMS: [Program; 53] = [
     program(
         "image.toolkit.fluxcd.io",
         "the image controllers of Flux",
-        "image-",
+        "",
     ),
     program("fluxcd.io", "Flux", ""),
     program(
@@ -78,7 +78,7 @@ const PROGRAMS: [Program; 53] = [
     program("karpenter.k8s.aws", "Karpenter", "karpenter"),
     program("keda.sh", "KEDA", "keda-operator"),
     program("crossplane.io", "Crossplane", "crossplane"),
-    program("upbound.io", "the provider of Crossplane", "provider-"),
+    program("upbound.io", "the provider of Crossplane", ""),
     program("cluster.x-k8s.io", "Cluster API", "capi-controller-manager"),
     program("cattle.io", "Rancher", "rancher"),
     program("longhorn.io", "Longhorn", "longhorn-manager"),
@@ -183,6 +183,17 @@ const OF_KINDS: [(&str, &[&str], Program); 3] = [
     ),
 ];
 
+/// Words in the names of many programs.
+const GENERAL: [&str; 7] = [
+    "controller",
+    "finalizer",
+    "gateway",
+    "ingress",
+    "manager",
+    "operator",
+    "resource",
+];
+
 /// Field managers that are tools of people, by their start.
 const TOOLS: [&str; 7] = [
     "kubectl",
@@ -233,6 +244,10 @@ impl Program {
         }
         let found = named(world, self.workload)?;
         if found.is_empty() {
+            // Managed clusters run it outside of the cluster, and others as a static pod.
+            if *self == CLOUD {
+                return None;
+            }
             let message = format!(
                 "no Deployment, StatefulSet or DaemonSet in the cluster has {} in its name or image",
                 self.workload
@@ -253,6 +268,9 @@ pub fn trouble_of_domain(world: &World, domain: &str) -> Option<(String, Option<
         .next()
         .filter(|label| label.len() >= LONG)?;
     let stem = label.strip_suffix('s').unwrap_or(label);
+    if GENERAL.contains(&stem) {
+        return None;
+    }
     let mut found = workloads(world)?;
     found.retain(|(_, doc)| {
         let name = doc.name();
@@ -260,7 +278,7 @@ pub fn trouble_of_domain(world: &World, domain: &str) -> Option<(String, Option<
     });
     let (message, about) = trouble(world, &found)?;
     Some((
-        format!("{message}, and by its name it is that program"),
+        format!("{message}, and by its name it may be that program"),
         about,
     ))
 }
@@ -271,7 +289,7 @@ pub fn named_trouble(world: &World, controller: &str) -> Option<(String, Option<
     const LONG: usize = 4;
     let name = controller.rsplit('/').next();
     let name = name.map(|name| name.strip_suffix("-controller").unwrap_or(name));
-    let name = name.filter(|name| name.len() >= LONG)?;
+    let name = name.filter(|name| name.len() >= LONG && !GENERAL.contains(name))?;
     trouble(world, &named(world, name)?)
 }
 

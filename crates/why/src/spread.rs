@@ -48,8 +48,11 @@ struct Least<'w> {
 }
 
 /// The domain with the fewest matching pods. Among equals, one whose nodes all keep the pod away by their taints comes
-/// first: it stays so. `None` if the pods are unread.
+/// first: it stays so. `None` if the pods are unread, and with `minDomains`: too few domains count as an empty one.
 fn least<'w>(world: &'w World, pod: &Doc, site: &Site<'w>, one: &Value) -> Option<Least<'w>> {
+    if !one["minDomains"].is_null() {
+        return None;
+    }
     let key = one["topologyKey"].as_str()?;
     let by_affinity = one["nodeAffinityPolicy"] != IGNORE;
     let by_taints = one["nodeTaintsPolicy"] == "Honor";
@@ -93,7 +96,8 @@ fn matching<'w>(world: &'w World, pod: &Doc, one: &Value) -> Option<Vec<&'w Doc>
         let is_like = keys.iter().all(|key| other.label(key) == pod.label(key));
         let view = other.view::<Pod>();
         let matches = view.is_some_and(|view| selector.matches(&view.meta.labels));
-        other.deleted().is_none() && is_like && matches
+        let is_over = matches!(other.text("/status/phase"), "Succeeded" | "Failed");
+        other.deleted().is_none() && !is_over && is_like && matches
     };
     let all = world.within(&PODS, pod.namespace())?;
     Some(all.into_iter().filter(is_counted).collect())

@@ -12,8 +12,7 @@ const SHOWN: usize = 100;
 
 /// Follows the Services that stand still and that the command of a running init container of `doc` names.
 pub(super) fn follow(world: &World, doc: &Doc, answer: &mut Explanation) {
-    let mut statuses = doc.items("/status/initContainerStatuses").iter();
-    let Some(status) = statuses.find(|status| status.pointer("/state/running").is_some()) else {
+    let Some(status) = running(doc) else {
         return;
     };
     let mut specs = doc.items("/spec/initContainers").iter();
@@ -107,11 +106,44 @@ const CLIENTS: [&str; 7] = [
     "mongo",
     "mongosh",
 ];
+/// Schemes of addresses with a host.
+const SCHEMES: [&str; 10] = [
+    "http",
+    "https",
+    "tcp",
+    "postgres",
+    "postgresql",
+    "mysql",
+    "mongodb",
+    "redis",
+    "amqp",
+    "nats",
+];
 /// Programs whose first argument is a host.
 const PROBES: [&str; 4] = ["nc", "ncat", "nslookup", "wait-for-it"];
 
-/// The first host of `command` that only a Service of the pod's namespace could be, and that is none of `services`.
+/// The status of the init container that the others wait for. A sidecar among them runs as long as the pod.
+pub(super) fn running(doc: &Doc) -> Option<&Value> {
+    let is_sidecar = |status: &Value| {
+        let mut specs = doc.items("/spec/initContainers").iter();
+        specs.any(|spec| spec["name"] == status["name"] && spec["restartPolicy"] == "Always")
+    };
+    let mut statuses = doc.items("/status/initContainerStatuses").iter();
+    statuses.find(|status| status.pointer("/state/running").is_some() && !is_sidecar(status))
+}
+
+/// The first host of `command` that is none of `services`, if names of one label are Services of the pod's namespace:
+/// the DNS of the cluster resolves them, and no other search domain is given.
 fn absent_host<'a>(doc: &Doc, command: &'a str, services: &[Doc]) -> Option<&'a str> {
+    let policy = doc.text("/spec/dnsPolicy");
+    let is_on_host = doc.at("/spec/hostNetwork") == Some(&Value::Bool(true));
+    let is_by_cluster = match policy {
+        "" | "ClusterFirst" => !is_on_host,
+        policy => policy == "ClusterFirstWithHostNet",
+    };
+    if !is_by_cluster || !doc.items("/spec/dnsConfig/searches").is_empty() {
+        return None;
+    }
     let aliases = doc.items("/spec/hostAliases").iter();
     let aliases: Vec<&Value> = aliases
         .filter_map(|alias| alias["hostnames"].as_array())
@@ -131,6 +163,10 @@ fn hosts(command: &str) -> Vec<&str> {
         .split(is_between)
         .filter(|word| !word.is_empty())
         .collect();
+    // Elsewhere, a word before a number may be a user: `chown postgres:999`.
+    let is_loop = words
+        .iter()
+        .any(|word| matches!(*word, "until" | "while") || word.contains("wait"));
     let mut program = "";
     let mut hosts = Vec::new();
     for (at, word) in words.iter().enumerate() {
@@ -143,13 +179,15 @@ fn hosts(command: &str) -> Vec<&str> {
             words[at + 1..].iter().find(|word| !flags(word)).copied()
         } else if *word == "--host" || (*word == "-h" && !program.is_empty()) {
             next
-        } else if let Some((_, address)) = word.split_once("://") {
-            address.split(['/', ':', '?']).next()
+        } else if let Some((scheme, address)) = word.split_once("://") {
+            let authority = address.split(['/', '?']).next().unwrap_or_default();
+            let host = authority.rsplit('@').next().unwrap_or_default();
+            host.split(':').next().filter(|_| SCHEMES.contains(&scheme))
         } else if let Some(host) = word.strip_prefix("--host=") {
             Some(host)
         } else {
             word.split_once(':')
-                .filter(|(_, port)| port.parse::<u16>().is_ok())
+                .filter(|(_, port)| is_loop && port.parse::<u16>().is_ok())
                 .map(|(host, _)| host)
         };
         hosts.extend(host.filter(|host| is_label(host)));
@@ -184,7 +222,7 @@ mod tests {
 
     #[test]
     fn hosts_of_one_label_are_found_where_commands_name_hosts() {
-        let cases: [(&str, &[&str]); 12] = [
+        let cases: [(&str, &[&str]); 15] = [
             (
                 "sh -c until pg_isready -h billing-db-rw -p 5432; do echo waiting for database; sleep 2; done",
                 &["billing-db-rw"],
@@ -203,6 +241,12 @@ mod tests {
             ("df -h data", &[]),
             ("until redis-cli -h $REDIS_HOST ping; do sleep 1; done", &[]),
             ("sh -c sleep infinity", &[]),
+            ("chown -R postgres:999 /data", &[]),
+            ("aws s3 sync s3://models /mnt", &[]),
+            (
+                "psql postgres://user:pw@db:5432/shop -c 'select 1'",
+                &["db"],
+            ),
         ];
         for (command, expected) in cases {
             assert_eq!(hosts(command), expected, "{command}");

@@ -62,10 +62,7 @@ pub(super) fn blocked_start(world: &World, doc: &Doc) -> Reason {
             let started = doc
                 .time("/status/startTime")
                 .or(doc.time("/metadata/creationTimestamp"));
-            let init = doc.items("/status/initContainerStatuses").iter();
-            let running = init
-                .into_iter()
-                .find(|status| status.pointer("/state/running").is_some());
+            let running = awaited::running(doc);
             return match running {
                 Some(status) => {
                     let since = status

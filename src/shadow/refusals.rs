@@ -17,10 +17,14 @@ const LABELS: [&str; 2] = [
 /// The time for which a refusal counts. The present manager tries again after 1000 s at the latest.
 const LATEST: Duration = Duration::from_secs(1020);
 
+/// The age of a text of `/metrics` after which it is read anew.
+const FRESH: Duration = Duration::from_secs(10);
+
 /// The count at the last look, and the look that last showed a higher one.
 #[derive(Debug, Default)]
 pub(super) struct Refusals {
     count: Option<f64>,
+    seen: Option<Instant>,
     rose: Option<Instant>,
 }
 
@@ -28,9 +32,16 @@ impl Refusals {
     /// Notes the text of `/metrics`, read at `now`. The first text is the base: its refusals may be old.
     pub(super) fn note(&mut self, metrics: &str, now: Instant) {
         let count = count(metrics);
+        self.seen = Some(now);
         if self.count.replace(count).is_some_and(|last| count > last) {
             self.rose = Some(now);
         }
+    }
+
+    /// Whether the last text is young enough. The text is large, and many revisions may ask.
+    pub(super) fn is_fresh(&self, now: Instant) -> bool {
+        self.seen
+            .is_some_and(|seen| now.duration_since(seen) < FRESH)
     }
 
     /// Whether the count rose shortly before `now`.

@@ -187,6 +187,9 @@ impl Watcher {
 
     /// Without the right to read the metrics, nothing is known.
     async fn note_refusals(&mut self) {
+        if self.refusals.is_fresh(Instant::now()) {
+            return;
+        }
         let Ok(path) = ApiPath::served("/metrics") else {
             return;
         };

@@ -25,7 +25,7 @@ use tracing::Instrument;
 use super::activity::UnderWay;
 use super::errors::api::{self, TooLong};
 use super::errors::connection::{is_lost_connection, is_timeout};
-use super::hold::HeldBack;
+use super::hold::{self, HeldBack};
 use super::lines::{LineError, Lines, MAX_LINE};
 use super::pool::{Lane, Sent};
 use super::service::{HttpService, ResponseBody};
@@ -620,7 +620,7 @@ impl Exchange {
     /// Waits for a token of the client's throttle. A write that is held back costs the server nothing.
     async fn throttle(&self, call: &Call<'_>) {
         let Some(bucket) = &self.throttle else { return };
-        if self.holds_back() && call.method != Method::GET {
+        if self.holds_back() && !hold::is_harmless(&call.method, &call.path) {
             return;
         }
         let wait = bucket.lock().reserve();

@@ -46,7 +46,7 @@ pub struct HeldWrite {
 pub(super) struct HeldBack;
 
 /// Whether the API server changes nothing because of this request.
-fn is_harmless(method: &Method, path: &str) -> bool {
+pub(super) fn is_harmless(method: &Method, path: &str) -> bool {
     if matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS) {
         return true;
     }

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compares the names that two managers show, and the texts that they write. Called by compare-names.sh, which tells what it needs."""
+"""Compares the names that two managers show, and the texts that they write. Called by compare-names.sh, which tells its needs."""
 
 import base64
 import contextlib
@@ -31,7 +31,7 @@ def ask(method, url, body=None, form="application/json", accept="*/*"):
         return answer.read().decode()
 
 
-def until(what, holds):
+def until(state, holds):
     """Waits for a condition; returns its first true value."""
     end = time.monotonic() + PATIENCE
     while time.monotonic() < end:
@@ -39,7 +39,7 @@ def until(what, holds):
             if found := holds():
                 return found
         time.sleep(0.5)
-    sys.exit(f"compare-names: still not {what}")
+    sys.exit(f"compare-names: still not {state}")
 
 
 class Load:
@@ -69,7 +69,7 @@ class Load:
         return [pod for pod in self.get("pods")["items"] if pod["metadata"].get("labels", {}).get("app") == app]
 
     def run(self):
-        """Creates the objects, and waits for what the controllers make of them."""
+        """Creates the objects, and waits for the results of the controllers."""
         self.create("namespaces", "Namespace", self.name, namespace="")
         self.create("namespaces", "Namespace", f"{self.name}-gone", namespace="")
         until("a ServiceAccount", lambda: self.get("serviceaccounts", "default"))
@@ -173,7 +173,7 @@ class Load:
         self.patch({"status": {"conditions": [ready]}}, "nodes", f"{node}/status", namespace="")
 
     def finished(self):
-        """Waits for what needs time: a run of a CronJob, a lost node, and a finished Job."""
+        """Waits for slow changes: a run of a CronJob, a lost node, and a finished Job."""
         pod = until("a pod of a Job", lambda: self.pods("done"))[0]["metadata"]["name"]
         self.patch({"status": {"phase": "Succeeded"}}, "pods", f"{pod}/status")
         group = "apis/batch/v1"
@@ -291,7 +291,7 @@ KINDS = (
 
 
 def objects(load):
-    """What the objects of the load tell: Events, conditions, fields and their managers."""
+    """Events, conditions, fields and their managers of all objects of the load."""
     shown = {}
     for event in load.get("events")["items"]:
         about = event["involvedObject"]
@@ -324,7 +324,7 @@ def object_lines(load, plural, one):
 
 
 def plain(load, text):
-    """A text without what differs between two runs: names of the run, random and hashed parts, numbers of minutes."""
+    """A text without the parts that differ between two runs: names of the run, random and hashed parts, numbers of minutes."""
     text = re.sub(r"-[bcdfghjklmnpqrstvwxz2456789]{5,10}\b", "-X", text.replace(load.name, "RUN"))
     return re.sub(r"-\d{8,}\b", "-N", text)
 
@@ -352,7 +352,7 @@ def running(program, home, port):
 
 
 def seen(program, home, api_port, at):
-    """What a manager shows after a small load."""
+    """The names and texts of a manager after a small load."""
     url = f"https://127.0.0.1:{api_port + 3}"
     api = f"https://127.0.0.1:{api_port}"
     with running(program, home, api_port + 3):

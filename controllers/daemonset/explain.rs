@@ -51,7 +51,7 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
     for (why, names) in &excluded {
         let message = format!("no new pod on {}: {why}", list(names));
         let reason = Reason::new(Code::NodeExcluded, NAME, message).field("nodes", names.len());
-        // Without a node at all, somebody may have expected one.
+        // A DaemonSet without a fitting node may have a wrong selector.
         answer.add(match desired {
             0 => reason.who(format!(
                 "owner of DaemonSet {} (node selector, affinity, tolerations), or administrator of the nodes",

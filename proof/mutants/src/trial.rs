@@ -27,7 +27,7 @@ const MEMORY: u32 = 6_000_000;
 pub(crate) enum Fate {
     /// A test fails, or does not end.
     Found,
-    /// All tests pass that reach it.
+    /// No test found it within the time limit.
     Survived,
     /// No test computes another value by it.
     Unreached,

@@ -484,6 +484,31 @@ async fn wrong_configurations_are_refused() {
     }
 }
 
+#[tokio::test]
+async fn an_apply_that_a_webhook_denies_as_a_duplicate_is_refused() {
+    let cluster = DevCluster::new(clock());
+    let hook = Hook::start(|review| {
+        let status =
+            json!({"reason": "AlreadyExists", "code": 409, "details": {"name": "b"}, "message": "no"});
+        respond(review, json!({"allowed": false, "status": status}))
+    })
+    .await;
+    let denying = configuration("Validating", hook.client(), json!({}));
+    cluster.create(denying).await.unwrap();
+    let client = cluster.client();
+    let body = config_map("b", json!({})).to_string();
+    let path = format!("{CONFIG_MAPS}/b?fieldManager=m");
+    let apply = "application/apply-patch+yaml";
+    let applied = ask(&client, "PATCH", &path, apply, body.as_bytes());
+    let limit = std::time::Duration::from_secs(30);
+    let applied = tokio::time::timeout(limit, applied).await.unwrap();
+    let denied = "admission webhook \"h.ex.com\" denied the request: no";
+    assert_eq!(
+        (applied.code, &applied.body["message"]),
+        (409, &json!(denied))
+    );
+}
+
 /// kube-apiserver stores such an object under the name of the request, where a read finds another
 /// name. A creation by POST is refused on both servers.
 #[tokio::test]

@@ -515,6 +515,22 @@ mod tests {
         assert_eq!(told("database-operator", 1), None);
         assert_eq!(told("database", 0), None);
         assert_eq!(told("acme-operator", 0), None);
+        // The words are in the names of many programs.
+        let world = world(Some(vec![deployment("other-operator", 0)]));
+        assert_eq!(trouble_of_domain(&world, "operator.acme.io"), None);
+        assert_eq!(named_trouble(&world, "acme.io/operator-controller"), None);
+    }
+
+    #[test]
+    fn the_absence_of_a_cloud_controller_manager_is_no_trouble() {
+        let world = world(Some(Vec::new()));
+        assert_eq!(CLOUD.trouble(&world), None);
+        assert!(
+            Program::of_domain("cert-manager.io")
+                .unwrap()
+                .trouble(&world)
+                .is_some()
+        );
     }
 
     #[test]

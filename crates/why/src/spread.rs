@@ -230,6 +230,9 @@ mod tests {
             "zone a has the fewest (1 pod), so each other zone takes at most 2; its nodes: n0"
         ));
         assert_eq!(demand.who, "");
+        // With too few domains, the scheduler takes an empty one for the least.
+        let demand = told(&json!({"minDomains": 4})).unwrap();
+        assert!(!demand.text.contains("has the fewest"), "{}", demand.text);
         // A soft constraint forbids nothing.
         let soft = json!({"whenUnsatisfiable": "ScheduleAnyway"});
         assert!(told(&soft).is_none());

@@ -353,3 +353,37 @@ pub fn event_time(event: &Doc) -> Option<Timestamp> {
     .iter()
     .find_map(|at| event.time(at))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use serde_json::json;
+    use steersman_values::resource::CONFIG_MAPS;
+
+    use super::*;
+
+    static ANSWERED: AtomicUsize = AtomicUsize::new(0);
+
+    fn name(number: usize) -> Doc {
+        Doc::new(json!({"metadata": {"namespace": "n", "name": format!("o{number}")}}))
+    }
+
+    /// Each of 13 objects waits for all others.
+    fn all(world: &World, of: &ResourceType, doc: &Doc) -> Explanation {
+        ANSWERED.fetch_add(1, Ordering::Relaxed);
+        for number in 0..13 {
+            world.explain(of, &name(number));
+        }
+        Explanation::new(doc.subject(of), "")
+    }
+
+    #[test]
+    fn objects_that_wait_for_each_other_have_a_bound_of_answers() {
+        let world = World::new(Timestamp::UNIX_EPOCH, None, all);
+        for question in 1..3 {
+            world.explain(&CONFIG_MAPS, &name(0));
+            assert_eq!(ANSWERED.load(Ordering::Relaxed), question * ANSWERS);
+        }
+    }
+}

@@ -85,17 +85,15 @@ impl Work {
     }
 
     /// Lets the pod of an index succeed. The Job must have it at this request.
-    async fn succeed(&self, wanted: u64) -> Result<(), String> {
+    async fn succeed(&self, wanted: u64) {
         let pods = self.pods().await;
         let found = pods
             .iter()
             .find(|pod| index(pod) == Some(wanted) && !has_ended(pod));
-        let pod = found.ok_or_else(|| {
-            let names: Vec<&str> = pods.iter().map(name).collect();
-            format!("no pod with index {wanted} at the next request, only {names:?}")
-        })?;
+        let Some(pod) = found else {
+            panic!("no pod with index {wanted} at the next request: {pods:#?}");
+        };
         self.end(pod, "Succeeded").await;
-        Ok(())
     }
 
     async fn end(&self, pod: &Value, phase: &str) {
@@ -133,57 +131,36 @@ fn indexed(indexes: u32) -> Value {
     spec
 }
 
-/// Runs a scene in which the next request of the client finds new pods. A busy machine may stop the manager between
-/// two requests, so one of three runs must succeed. A manager that waits fails all of them.
-async fn once_of_three(scene: impl AsyncFn(u32) -> Result<(), String>) {
-    let mut failures = Vec::new();
-    for run in 1..=3 {
-        match scene(run).await {
-            Ok(()) => return,
-            Err(why) => failures.push(why),
-        }
-    }
-    panic!("{failures:#?}");
-}
-
 /// Case "scale up" of `TestElasticIndexedJob`.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_larger_indexed_job_has_the_pods_of_its_new_indexes_at_once() {
-    once_of_three(async |run| {
-        let work = Work::begin(&format!("elastic-up-{run}"), indexed(3), &[]).await;
-        work.until(AT_ONCE, json!({"active": 3})).await;
-        work.set(elastic(4)).await;
-        for index in 0..4 {
-            work.succeed(index).await?;
-        }
-        work.until(SECOND, json!({"succeeded": 4})).await;
-        let job = work.until_complete().await;
-        assert_eq!(job["status"]["completedIndexes"], "0-3");
-        Ok(())
-    })
-    .await;
+    let work = Work::begin("elastic-up", indexed(3), &[]).await;
+    work.until(AT_ONCE, json!({"active": 3})).await;
+    work.set(elastic(4)).await;
+    for index in 0..4 {
+        work.succeed(index).await;
+    }
+    work.until(SECOND, json!({"succeeded": 4})).await;
+    let job = work.until_complete().await;
+    assert_eq!(job["status"]["completedIndexes"], "0-3");
 }
 
 /// Case "index finishes successfully, scale down, scale up" of `TestElasticIndexedJob`.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_index_that_comes_back_has_a_new_pod_at_once() {
-    once_of_three(async |run| {
-        let work = Work::begin(&format!("elastic-down-up-{run}"), indexed(3), &[]).await;
-        work.until(AT_ONCE, json!({"active": 3})).await;
-        work.succeed(2).await?;
-        work.until(SECOND, json!({"active": 2, "succeeded": 1}))
-            .await;
-        work.set(elastic(2)).await;
-        work.until(SECOND, json!({"active": 2})).await;
-        work.set(elastic(3)).await;
-        for index in 0..3 {
-            work.succeed(index).await?;
-        }
-        let job = work.until_complete().await;
-        assert_eq!(job["status"]["completedIndexes"], "0-2");
-        Ok(())
-    })
-    .await;
+    let work = Work::begin("elastic-down-up", indexed(3), &[]).await;
+    work.until(AT_ONCE, json!({"active": 3})).await;
+    work.succeed(2).await;
+    work.until(SECOND, json!({"active": 2, "succeeded": 1}))
+        .await;
+    work.set(elastic(2)).await;
+    work.until(SECOND, json!({"active": 2})).await;
+    work.set(elastic(3)).await;
+    for index in 0..3 {
+        work.succeed(index).await;
+    }
+    let job = work.until_complete().await;
+    assert_eq!(job["status"]["completedIndexes"], "0-2");
 }
 
 /// `TestMutablePodResourcesWithPodReplacementPolicyFailed`. The client deletes the pods right after

@@ -484,6 +484,18 @@ async fn wrong_configurations_are_refused() {
     }
 }
 
+/// Code and message of the answer to an apply of the new ConfigMap `b`, which must come.
+async fn applied(cluster: &DevCluster) -> (u16, Value) {
+    let client = cluster.client();
+    let body = config_map("b", json!({})).to_string();
+    let path = format!("{CONFIG_MAPS}/b?fieldManager=m");
+    let apply = "application/apply-patch+yaml";
+    let answer = ask(&client, "PATCH", &path, apply, body.as_bytes());
+    let limit = std::time::Duration::from_secs(30);
+    let answer = tokio::time::timeout(limit, answer).await.unwrap();
+    (answer.code, answer.body["message"].clone())
+}
+
 #[tokio::test]
 async fn an_apply_that_a_webhook_denies_as_a_duplicate_is_refused() {
     let cluster = DevCluster::new(clock());
@@ -495,18 +507,9 @@ async fn an_apply_that_a_webhook_denies_as_a_duplicate_is_refused() {
     .await;
     let denying = configuration("Validating", hook.client(), json!({}));
     cluster.create(denying).await.unwrap();
-    let client = cluster.client();
-    let body = config_map("b", json!({})).to_string();
-    let path = format!("{CONFIG_MAPS}/b?fieldManager=m");
-    let apply = "application/apply-patch+yaml";
-    let applied = ask(&client, "PATCH", &path, apply, body.as_bytes());
-    let limit = std::time::Duration::from_secs(30);
-    let applied = tokio::time::timeout(limit, applied).await.unwrap();
+    let applied = applied(&cluster).await;
     let denied = "admission webhook \"h.ex.com\" denied the request: no";
-    assert_eq!(
-        (applied.code, &applied.body["message"]),
-        (409, &json!(denied))
-    );
+    assert_eq!(applied, (409, json!(denied)));
 }
 
 /// kube-apiserver stores such an object under the name of the request, where a read finds another
@@ -522,15 +525,6 @@ async fn an_apply_that_a_webhook_renames_to_an_existing_object_is_refused() {
     .await;
     let renaming = configuration("Mutating", hook.client(), json!({}));
     cluster.create(renaming).await.unwrap();
-    let client = cluster.client();
-    let body = config_map("b", json!({})).to_string();
-    let path = format!("{CONFIG_MAPS}/b?fieldManager=m");
-    let apply = "application/apply-patch+yaml";
-    let applied = ask(&client, "PATCH", &path, apply, body.as_bytes());
-    let limit = std::time::Duration::from_secs(30);
-    let applied = tokio::time::timeout(limit, applied).await.unwrap();
-    assert_eq!(
-        (applied.code, &applied.body["message"]),
-        (409, &json!("configmaps \"a\" already exists"))
-    );
+    let applied = applied(&cluster).await;
+    assert_eq!(applied, (409, json!("configmaps \"a\" already exists")));
 }

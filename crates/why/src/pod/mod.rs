@@ -6,6 +6,7 @@
 mod awaited;
 mod claims;
 mod container;
+mod files;
 mod groups;
 mod produced;
 mod readiness;
@@ -54,6 +55,7 @@ pub fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
             on_node(world, doc, answer);
             container::out_of_memory(doc, answer);
             container::pull_secrets(world, doc, answer);
+            files::name_missing(world, doc, answer);
             produced::follow(world, doc, answer);
             awaited::follow(world, doc, answer);
         }

@@ -1,5 +1,5 @@
-//! The room on the one node that takes a pod, as each pod of a DaemonSet has one. The scheduler's message
-//! counts nodes, and does not name this one.
+//! The room on the nodes that admit a pod. Each pod of a DaemonSet has one. The scheduler's message counts nodes, and
+//! names neither them nor the pods that fill them.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -8,6 +8,7 @@ use serde_json::Value;
 use steersman_values::quantity::Quantity;
 use steersman_values::resource::NODES;
 
+use crate::demand::{Demand, listed};
 use crate::placement::{insufficient, quantity, requested};
 use crate::{Doc, World, maker};
 
@@ -30,6 +31,8 @@ fn named(term: &Value) -> Option<&str> {
 
 /// Workloads with the largest parts of a node, in one text.
 const SHOWN: usize = 3;
+/// Nodes whose pods one answer reads, each by a request of its own.
+const COUNTED: usize = 8;
 /// The resource that the scheduler calls `Too many pods`.
 const BY_COUNT: &str = "pods";
 
@@ -51,27 +54,101 @@ pub(crate) fn told(world: &World, pod: &Doc, node: &str, message: &str) -> Room 
         let text = format!("{node} does not exist");
         return Room { text, who };
     }
-    let found = found.found();
-    let too_many = message.contains("Too many pods").then_some(BY_COUNT);
+    let Some(found) = found.found() else {
+        let text = format!("is {node}");
+        return Room { text, who };
+    };
     let mut rooms = Vec::new();
-    for resource in insufficient(message).chain(too_many) {
-        let allocatable = found
-            .as_ref()
-            .and_then(|node| node.at("/status/allocatable"));
-        let Some(has) = allocatable.and_then(|all| quantity(&all[resource])) else {
+    for resource in lacking(message) {
+        let Some(has) = allocatable(&found, resource) else {
             continue;
         };
         let parts = parts(world, pod, node, resource, has).unwrap_or_default();
         if !parts.is_empty() && who.is_empty() {
             who = makers_of_room(pod, node, resource, &parts);
         }
-        rooms.push(words(resource, has, &parts));
+        rooms.push(words(resource, 1, has, &parts));
     }
     let text = match &rooms[..] {
         [] => format!("is {node}"),
         rooms => format!("{node} {}", rooms.join("; ")),
     };
     Room { text, who }
+}
+
+/// The room on `nodes`, which admit `pod`, for the first resource that the scheduler's `message` finds insufficient and
+/// that other pods take: `the 4 nodes that admit it (node-0, ...) have 1000Gi memory, and their pods request 920Gi: 920Gi
+/// of deployment spark/executors; at most 20Gi is left on one of them`. `None` if no node would take the pod without
+/// other pods, and if all have room.
+pub(crate) fn shared(world: &World, pod: &Doc, nodes: &[&Doc], message: &str) -> Option<Demand> {
+    lacking(message).find_map(|resource| shared_of(world, pod, nodes, resource))
+}
+
+/// A node that would take the pod without other pods, and the requests of these.
+struct Counted<'n> {
+    name: &'n str,
+    has: Quantity,
+    parts: BTreeMap<String, Quantity>,
+}
+
+impl Counted<'_> {
+    fn left(&self) -> Quantity {
+        let used = sum(self.parts.values());
+        used.map_or(self.has, |used| self.has.beyond(used))
+    }
+}
+
+fn shared_of(world: &World, pod: &Doc, nodes: &[&Doc], resource: &str) -> Option<Demand> {
+    let asked = request(pod, resource)?;
+    let large = nodes.iter().filter_map(|node| {
+        let has = allocatable(node, resource)?;
+        (has >= asked).then_some((node.name(), has))
+    });
+    // The pods of all these nodes are asked for at once.
+    let counted = large.take(COUNTED).map(|(name, has)| {
+        let parts = requests(world, name, resource)?;
+        Some(Counted { name, has, parts })
+    });
+    let counted: Vec<Option<Counted<'_>>> = counted.collect();
+    let mut full: Vec<Counted<'_>> = counted.into_iter().collect::<Option<_>>()?;
+    full.retain(|node| node.left() < asked);
+    let has = sum(full.iter().map(|node| &node.has))?;
+    let left = full.iter().map(Counted::left);
+    let left = left.reduce(|one, other| if one < other { other } else { one })?;
+    let names: Vec<&str> = full.iter().map(|node| node.name).collect();
+    let mut parts = BTreeMap::new();
+    for (maker, amount) in full.into_iter().flat_map(|node| node.parts) {
+        add(&mut parts, maker, amount);
+    }
+    let parts = by_size(parts);
+    let which = match (names.len(), nodes.len()) {
+        (1, 1) => "the only node that admits it".to_owned(),
+        (some, all) if some == all => format!("the {all} nodes that admit it"),
+        (some, all) => format!("{some} of the {all} nodes that admit it"),
+    };
+    let left = match (resource, names.len()) {
+        (BY_COUNT, _) => String::new(),
+        (_, 1) => format!("; {} is left", left.canonical()),
+        _ => format!("; at most {} is left on one of them", left.canonical()),
+    };
+    Some(Demand {
+        text: format!(
+            "{which} ({}) {}{left}",
+            listed(&names),
+            words(resource, names.len(), has, &parts)
+        ),
+        who: makers_of_shared(pod, &parts),
+    })
+}
+
+/// The resources that the scheduler's `message` finds insufficient.
+fn lacking(message: &str) -> impl Iterator<Item = &str> {
+    let too_many = message.contains("Too many pods").then_some(BY_COUNT);
+    insufficient(message).chain(too_many)
+}
+
+fn allocatable(node: &Doc, resource: &str) -> Option<Quantity> {
+    quantity(&node.at("/status/allocatable")?[resource])
 }
 
 /// The request of `pod` for `resource`. Each pod is one of the pods of its node.
@@ -92,36 +169,54 @@ fn parts(
     has: Quantity,
 ) -> Option<Vec<(String, Quantity)>> {
     let asked = request(pod, resource)?;
-    let mut parts: BTreeMap<String, Quantity> = BTreeMap::new();
+    let parts = requests(world, node, resource)?;
+    let total = sum(parts.values())?;
+    if total.plus(asked) <= has {
+        return None;
+    }
+    Some(by_size(parts))
+}
+
+/// The requests of the pods on `node`, by the workloads that make them.
+fn requests(world: &World, node: &str, resource: &str) -> Option<BTreeMap<String, Quantity>> {
+    let mut parts = BTreeMap::new();
     for other in world.pods_on(node)? {
         if matches!(other.text("/status/phase"), "Succeeded" | "Failed") {
             continue;
         }
         if let Some(amount) = request(other, resource) {
-            let part = parts.entry(maker(other));
-            part.and_modify(|sum| *sum = sum.plus(amount))
-                .or_insert(amount);
+            add(&mut parts, maker(other), amount);
         }
     }
-    let total = sum(parts.values())?;
-    if total.plus(asked) <= has {
-        return None;
-    }
+    Some(parts)
+}
+
+fn add(parts: &mut BTreeMap<String, Quantity>, maker: String, amount: Quantity) {
+    let part = parts.entry(maker);
+    part.and_modify(|sum| *sum = sum.plus(amount))
+        .or_insert(amount);
+}
+
+/// The largest one first.
+fn by_size(parts: BTreeMap<String, Quantity>) -> Vec<(String, Quantity)> {
     let mut parts: Vec<_> = parts.into_iter().collect();
     parts.sort_by(|one, other| other.1.partial_cmp(&one.1).unwrap_or(Ordering::Equal));
-    Some(parts)
+    parts
 }
 
 fn sum<'a>(amounts: impl Iterator<Item = &'a Quantity>) -> Option<Quantity> {
     amounts.copied().reduce(Quantity::plus)
 }
 
-fn words(resource: &str, has: Quantity, parts: &[(String, Quantity)]) -> String {
+/// The words behind the names of one node, or of several ones.
+fn words(resource: &str, nodes: usize, has: Quantity, parts: &[(String, Quantity)]) -> String {
     let has = has.canonical();
     let total = sum(parts.iter().map(|(_, amount)| amount));
-    let (begin, used) = match resource {
-        BY_COUNT => (format!("takes {has} pods"), "runs"),
-        _ => (format!("has {has} {resource}"), "its pods request"),
+    let (begin, used) = match (resource, nodes) {
+        (BY_COUNT, 1) => (format!("takes {has} pods"), "runs"),
+        (BY_COUNT, _) => (format!("take {has} pods"), "run"),
+        (_, 1) => (format!("has {has} {resource}"), "its pods request"),
+        _ => (format!("have {has} {resource}"), "their pods request"),
     };
     let Some(total) = total else {
         return begin;
@@ -154,6 +249,22 @@ fn makers_of_room(pod: &Doc, node: &str, resource: &str, parts: &[(String, Quant
     let others = parts.iter().take(SHOWN).map(|(maker, _)| &**maker);
     let others = others.collect::<Vec<_>>().join(", ");
     format!("{own}administrator of node {node}{limit}, or owners of {others}")
+}
+
+/// The people that can make room for `pod` on several nodes.
+fn makers_of_shared(pod: &Doc, parts: &[(String, Quantity)]) -> String {
+    let own = maker(pod);
+    let others = parts.iter().map(|(maker, _)| &**maker);
+    let others: Vec<&str> = others.filter(|other| *other != own).take(SHOWN).collect();
+    match &others[..] {
+        [] => {
+            format!("owner of {own} (replicas, requests), or administrator of the nodes (one more)")
+        }
+        others => format!(
+            "owner of {own} (requests), administrator of the nodes (one more), or owners of {}",
+            others.join(", ")
+        ),
+    }
 }
 
 #[cfg(test)]
@@ -256,5 +367,71 @@ mod tests {
         assert!(room.who.contains("administrator of node a (max pods)"));
         pods.pop();
         assert_eq!(told_with(Some(pods), message).text, "a takes 3 pods");
+    }
+
+    #[test]
+    fn the_pods_that_fill_several_nodes_are_told() {
+        let none = |_: &World, of: &ResourceType, doc: &Doc| Explanation::new(doc.subject(of), "");
+        let mut world = World::new(Timestamp::UNIX_EPOCH, None, none);
+        // (node, its memory, requests of its pods)
+        let nodes = [
+            ("a", "8Gi", &[("x", "6Gi"), ("z", "1Gi")][..]),
+            ("b", "8Gi", &[("x", "3Gi"), ("y", "3Gi")]),
+            ("roomy", "16Gi", &[("x", "6Gi")]),
+            ("small", "2Gi", &[]),
+        ];
+        for (node, _, pods) in nodes {
+            let need = Need::List {
+                of: PODS.clone(),
+                namespace: String::new(),
+                fields: format!("spec.nodeName={node}"),
+            };
+            let pods = pods
+                .iter()
+                .map(|(name, memory)| on_node(name, memory, "Running"));
+            world.load(need, Loaded::Objects(pods.collect()));
+        }
+        let docs = nodes.map(|(name, memory, _)| {
+            let allocatable = json!({"memory": memory, "pods": "9"});
+            Doc::new(json!({"metadata": {"name": name}, "status": {"allocatable": allocatable}}))
+        });
+        let told = |names: &[&str], message: &str| {
+            let nodes = docs.iter().filter(|node| names.contains(&node.name()));
+            shared(
+                &world,
+                &daemon_pod(&[]),
+                &nodes.collect::<Vec<_>>(),
+                message,
+            )
+        };
+        let message = "0/4 nodes are available: 4 Insufficient memory.";
+        let demand = told(&["a", "b"], message).unwrap();
+        assert_eq!(
+            demand.text,
+            "the 2 nodes that admit it (a, b) have 16Gi memory, and their pods request 13Gi: 9Gi of pod logs/x, 3Gi of pod \
+             logs/y, 1Gi of pod logs/z; at most 2Gi is left on one of them"
+        );
+        assert!(
+            demand
+                .who
+                .ends_with("owners of pod logs/x, pod logs/y, pod logs/z"),
+            "{}",
+            demand.who
+        );
+        let some = told(&["a", "roomy", "small"], message).unwrap().text;
+        assert!(
+            some.starts_with(
+                "1 of the 3 nodes that admit it (a) has 8Gi memory, and its pods request 7Gi"
+            ),
+            "{some}"
+        );
+        // Nodes with room, nodes that are too small, and unread pods.
+        for (names, message) in [
+            (&["roomy"][..], message),
+            (&["small"], message),
+            (&["a"], "0/4 nodes are available: 4 Too many pods."),
+        ] {
+            assert!(told(names, message).is_none(), "{names:?}");
+        }
     }
 }

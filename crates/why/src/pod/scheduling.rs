@@ -75,7 +75,10 @@ fn told(
         _ => None,
     });
     let room = only.map(|node| room::told(world, doc, node, message));
-    let demands = placement::demands(world, doc, site.as_ref(), message);
+    let mut demands = placement::demands(world, doc, site.as_ref(), message);
+    if only.is_none() {
+        demands.extend(shared_room(world, doc, site.as_ref(), &candidates, message));
+    }
     let mut by_demand = demands.iter().filter(|demand| !demand.who.is_empty());
     let who = match (by_demand.next(), &room) {
         _ if has_cause => Reason::see("the other causes"),
@@ -101,6 +104,19 @@ fn told(
         }
         None => (message, who),
     }
+}
+
+/// The room on the candidates whose taints admit the pod.
+fn shared_room(
+    world: &World,
+    doc: &Doc,
+    site: Option<&Site<'_>>,
+    candidates: &[&Doc],
+    message: &str,
+) -> Option<demand::Demand> {
+    let admits = |node: &&&Doc| site.is_some_and(|site| site.repelling(node).is_none());
+    let nodes: Vec<&Doc> = candidates.iter().filter(admits).copied().collect();
+    room::shared(world, doc, &nodes, message)
 }
 
 /// Follows the candidates that stand still themselves, if their taints leave none to the pod.

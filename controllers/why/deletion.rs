@@ -3,17 +3,19 @@
 use steersman_objects::{CollectorFinalizers, JOB_TRACKING};
 use steersman_values::resource::{NODES, ResourceType};
 use steersman_why::{
-    Code, Doc, Explanation, Program, Reason, World, is_tool, trouble_of_domain, warning,
+    Code, Doc, Explanation, LastEvent, Program, Reason, World, event, is_tool, trouble_of_domain,
+    warning,
 };
 
 use super::{drain, snapshot};
 use crate::{garbagecollector, job, persistentvolume, protection};
 
+/// The finalizer of a Service with a load balancer of the cloud, and the domain of the program that removes it.
+const LOAD_BALANCER: &str = "service.kubernetes.io/load-balancer-cleanup";
+const OF_CLOUD: &str = "cloudprovider.kubernetes.io";
+
 /// Finalizers of other components without a domain that tells the component.
-const FOREIGN: [(&str, &str); 1] = [(
-    "service.kubernetes.io/load-balancer-cleanup",
-    "cloud-controller-manager",
-)];
+const FOREIGN: [(&str, &str); 1] = [(LOAD_BALANCER, "cloud-controller-manager")];
 
 /// Finalizers of controllers of this manager without an explanation of their own.
 const OWN: [(&str, &str); 6] = [
@@ -161,7 +163,10 @@ fn other(world: &World, of: &ResourceType, doc: &Doc, name: &str, answer: &mut E
     let set_by = doc.set_by(name);
     let owner = FOREIGN.iter().find(starts).map(|(_, owner)| *owner);
     // The domain names the controller. The program that set the finalizer may have been a person's.
-    let domain = name.split_once('/').map(|(domain, _)| domain);
+    let domain = match name {
+        LOAD_BALANCER => Some(OF_CLOUD),
+        _ => name.split_once('/').map(|(domain, _)| domain),
+    };
     let program = Program::of_domain(domain.unwrap_or(name));
     let program = program.filter(Program::has_workload).or(match program {
         Some(_) => Program::of_type(of).or(program),
@@ -185,7 +190,14 @@ fn other(world: &World, of: &ResourceType, doc: &Doc, name: &str, answer: &mut E
         message.push_str("; the content of the namespace is gone");
     }
     // The program runs, and says why it keeps the finalizer.
-    let said = warning(world, doc, &[]).filter(|event| event.at >= since);
+    let mut said = last_words(world, doc);
+    let trouble = match &said {
+        Some(_) => None,
+        None => trouble(world, program, domain),
+    };
+    if name == LOAD_BALANCER && trouble.is_none() {
+        said = said.or_else(|| started(world, doc));
+    }
     if let Some(event) = &said {
         message = format!(
             "{message}; {}: {}: {}",
@@ -196,9 +208,11 @@ fn other(world: &World, of: &ResourceType, doc: &Doc, name: &str, answer: &mut E
     }
     let who = if answer.has(Code::DrainHeld) || answer.has(Code::DisruptionBlocked) {
         Reason::see("the pods that hold the drain of the node")
+    } else if said.is_some() && name == LOAD_BALANCER {
+        format!("administrator of the cloud account, by these words; or {who}{LEFT_BEHIND}")
     } else if said.is_some() {
         format!("owner of the object, by these words; or {who}")
-    } else if let Some((trouble, about)) = trouble(world, program, domain) {
+    } else if let Some((trouble, about)) = trouble {
         message = format!("{message}; {trouble}");
         match about {
             Some(about) => {
@@ -210,7 +224,11 @@ fn other(world: &World, of: &ResourceType, doc: &Doc, name: &str, answer: &mut E
             }
         }
     } else {
-        format!("{who}; if that program is gone, owner of the object (remove the finalizer)")
+        let end = match name {
+            LOAD_BALANCER => LEFT_BEHIND,
+            _ => "",
+        };
+        format!("{who}; if that program is gone, owner of the object (remove the finalizer){end}")
     };
     answer.add(
         Reason::new(Code::ForeignFinalizer, by, message)
@@ -218,6 +236,24 @@ fn other(world: &World, of: &ResourceType, doc: &Doc, name: &str, answer: &mut E
             .since(since)
             .field("finalizer", name),
     );
+}
+
+/// The end of the actors about a load balancer.
+const LEFT_BEHIND: &str = "; without the finalizer, the load balancer stays in the cloud";
+
+/// The last Warning about the deletion of `doc`. Upstream: `syncLoadBalancerIfNeeded` of cloud-provider, whose last try
+/// may also be that before a change of the type.
+fn last_words(world: &World, doc: &Doc) -> Option<LastEvent> {
+    let since = doc.deleted_since();
+    warning(world, doc, &[]).filter(|event| {
+        event.at >= since || event.message.contains("failed to delete load balancer")
+    })
+}
+
+/// The start of the deletion of a load balancer, by its controller.
+fn started(world: &World, doc: &Doc) -> Option<LastEvent> {
+    let since = doc.deleted_since();
+    event(world, doc, "DeletingLoadBalancer").filter(|event| event.at >= since)
 }
 
 /// The reason why the program of a finalizer does not work.

@@ -27,11 +27,20 @@ pub const COMBINED: &str = "(combined from similar events): ";
 
 /// The newest Warning about `object` with one of these reasons, or with any reason if `reasons` is empty.
 pub fn warning(world: &World, object: &Doc, reasons: &[&str]) -> Option<LastEvent> {
-    let events = world.events(object);
-    let event = events.iter().find(|event| {
+    newest(world, object, |event| {
         let is_meant = reasons.is_empty() || reasons.contains(&event.text("/reason"));
         event.text("/type") == "Warning" && is_meant
-    })?;
+    })
+}
+
+/// The newest Event about `object` with this reason, of any type.
+pub fn event(world: &World, object: &Doc, reason: &str) -> Option<LastEvent> {
+    newest(world, object, |event| event.text("/reason") == reason)
+}
+
+fn newest(world: &World, object: &Doc, is_meant: impl Fn(&Doc) -> bool) -> Option<LastEvent> {
+    let events = world.events(object);
+    let event = events.iter().find(|event| is_meant(event))?;
     let from = match event.text("/source/component") {
         "" => event.text("/reportingComponent"),
         component => component,

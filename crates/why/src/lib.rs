@@ -38,7 +38,7 @@ mod world;
 pub use code::{Code, Role};
 pub use demand::claim_names;
 pub use doc::Doc;
-pub use events::{COMBINED, LastEvent, warning};
+pub use events::{COMBINED, LastEvent, event, warning};
 pub use explanation::{Explanation, Subject};
 pub use gather::{ClientReader, Guard, Reader, gather};
 pub use inside::{Dependent, Failure, Inside, KeyState, ManagerState, Relative, StuckKey};

@@ -87,15 +87,22 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
 
 /// The DaemonSet that installs the network plugin, if it keeps its pods from `node`, and the reason.
 ///
-/// The nodes without network are explained by it: their kubelet waits for a CNI configuration.
+/// The nodes without network are explained by it: their kubelet waits for a CNI configuration. Clusters with several
+/// plugins have one of them on each node, and its obstacles elsewhere say nothing.
 pub(crate) fn network_plugin(world: &World, node: &Doc) -> Option<(String, String)> {
-    kept_from(with_folders(world, &NETWORK_PLUGINS), node)
+    let pods = world.pods_on(node.name()).unwrap_or_default();
+    let is_here = |set: &Doc| pods.iter().any(|pod| pod.is_controlled_by(set.uid()));
+    if network_plugins(world).any(is_here) {
+        return None;
+    }
+    kept_from(network_plugins(world), node)
 }
 
 /// The DaemonSet that registers the CSI driver `driver`, if it keeps its pods from `node`, and the reason.
 pub(crate) fn storage_driver(world: &World, node: &Doc, driver: &str) -> Option<(String, String)> {
     let folder = format!("/var/lib/kubelet/plugins/{driver}");
-    kept_from(with_folders(world, &[&folder]), node)
+    let all = world.list(&DAEMON_SETS, "").unwrap_or_default().iter();
+    kept_from(all.filter(|doc| has_folders(doc, &[&folder])), node)
 }
 
 /// The first of `sets` that has an obstacle on `node`, as its full name and the reason.
@@ -111,7 +118,7 @@ fn kept_from<'w>(mut sets: impl Iterator<Item = &'w Doc>, node: &Doc) -> Option<
 /// The DaemonSet that installs the network plugin, and the answer about its pod on `node` if that pod is stuck.
 pub(crate) fn network_plugin_pod(world: &World, node: &Doc) -> Option<(String, Explanation)> {
     let pods = world.pods_on(node.name())?;
-    with_folders(world, &NETWORK_PLUGINS).find_map(|set| {
+    network_plugins(world).find_map(|set| {
         let pod = pods.iter().find(|pod| pod.is_controlled_by(set.uid()))?;
         let about = world.explain(&PODS, pod);
         let name = format!("{}/{}", set.namespace(), set.name());
@@ -123,15 +130,33 @@ pub(crate) fn network_plugin_pod(world: &World, node: &Doc) -> Option<(String, E
 /// there.
 const NETWORK_PLUGINS: [&str; 2] = ["/etc/cni/net.d", "/opt/cni/bin"];
 
-/// The DaemonSets whose pods write to one of these folders of the node.
-fn with_folders<'w>(world: &'w World, folders: &[&str]) -> impl Iterator<Item = &'w Doc> {
-    let all = world.list(&DAEMON_SETS, "").unwrap_or_default();
-    all.iter().filter(|doc| {
-        let mut volumes = doc.items("/spec/template/spec/volumes").iter();
-        volumes.any(|volume| {
-            let path = volume.pointer("/hostPath/path").and_then(Value::as_str);
-            path.is_some_and(|path| folders.iter().any(|folder| path.starts_with(folder)))
-        })
+/// Names of DaemonSets of network plugins. Some of them write to other folders.
+const NAMES_OF_PLUGINS: [&str; 11] = [
+    "antrea-agent",
+    "aws-node",
+    "calico-node",
+    "canal",
+    "cilium",
+    "kindnet",
+    "kube-flannel",
+    "kube-flannel-ds",
+    "kube-router",
+    "ovnkube-node",
+    "weave-net",
+];
+
+/// The DaemonSets that install network plugins.
+fn network_plugins(world: &World) -> impl Iterator<Item = &Doc> {
+    let all = world.list(&DAEMON_SETS, "").unwrap_or_default().iter();
+    all.filter(|doc| NAMES_OF_PLUGINS.contains(&doc.name()) || has_folders(doc, &NETWORK_PLUGINS))
+}
+
+/// Whether the pods of `doc`, a DaemonSet, write to one of these folders of the node.
+fn has_folders(doc: &Doc, folders: &[&str]) -> bool {
+    let mut volumes = doc.items("/spec/template/spec/volumes").iter();
+    volumes.any(|volume| {
+        let path = volume.pointer("/hostPath/path").and_then(Value::as_str);
+        path.is_some_and(|path| folders.iter().any(|folder| path.starts_with(folder)))
     })
 }
 

@@ -8,6 +8,11 @@ use crate::daemonset;
 /// Time after which a program should have removed its taint from a new node.
 const PATIENCE: SignedDuration = SignedDuration::from_secs(60);
 
+/// The condition of a node without a network: of a network plugin, or of the routes of a cloud.
+const NO_NETWORK: &str = "NetworkUnavailable";
+/// Its reason before the cloud has made a route. Network plugins have no part in it.
+const NO_ROUTE: &str = "NoRouteCreated";
+
 /// Conditions that keep pods away while they are True, with the people that can act.
 const PRESSURES: [(&str, &str); 4] = [
     (
@@ -17,7 +22,7 @@ const PRESSURES: [(&str, &str); 4] = [
     ("MemoryPressure", " (more memory, or fewer pods)"),
     ("PIDPressure", " (fewer processes, or a higher limit)"),
     (
-        "NetworkUnavailable",
+        NO_NETWORK,
         ", or operator of its network plugin or of the routes of the cloud",
     ),
 ];
@@ -46,7 +51,13 @@ pub(super) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
             condition.text("/message").trim_end_matches('.')
         );
         let who = format!("administrator of node {}{how}", doc.name());
-        let reason = Reason::new(Code::NodePressure, "kubelet", message).who(who);
+        let is_network = kind == NO_NETWORK;
+        // The condition does not tell the program that set it.
+        let by = if is_network { "" } else { "kubelet" };
+        let mut reason = Reason::new(Code::NodePressure, by, message).who(who);
+        if is_network && condition.text("/reason") != NO_ROUTE {
+            name_network_plugin(world, doc, &mut reason, answer);
+        }
         answer.add(reason.since(condition.time("/lastTransitionTime")));
     }
     uninitialized(world, doc, answer);
@@ -75,26 +86,32 @@ fn state(doc: &Doc, is_ready: bool) -> String {
 
 /// Adds the reason of a node whose condition `ready` is not True.
 fn silent(world: &World, doc: &Doc, ready: &Doc, answer: &mut Explanation) {
-    let mut message = format!("{}: {}", ready.text("/reason"), ready.text("/message"));
-    let mut who = "administrator of the node".to_owned();
-    if message.contains("NetworkPluginNotReady")
-        && let Some((set, why)) = daemonset::explain::network_plugin(world, doc)
-    {
-        message = format!(
-            "{message}; DaemonSet {set}, which installs the network plugin, has no pod here: {why}"
+    let message = format!("{}: {}", ready.text("/reason"), ready.text("/message"));
+    let is_without_network = message.contains("NetworkPluginNotReady");
+    let mut reason = Reason::new(Code::NodeNotReady, "kubelet", message);
+    reason.who = "administrator of the node".to_owned();
+    if is_without_network {
+        name_network_plugin(world, doc, &mut reason, answer);
+    }
+    answer.add(reason.since(ready.time("/lastTransitionTime")));
+}
+
+/// Names the DaemonSet of the network plugin in `reason`, if it has no working pod on `doc`, and follows that pod.
+fn name_network_plugin(world: &World, doc: &Doc, reason: &mut Reason, answer: &mut Explanation) {
+    if let Some((set, why)) = daemonset::explain::network_plugin(world, doc) {
+        reason.message = format!(
+            "{}; DaemonSet {set}, which installs the network plugin, has no pod here: {why}",
+            reason.message
         );
-        who = format!("owner of DaemonSet {set} (tolerations)");
-    } else if message.contains("NetworkPluginNotReady")
-        && let Some((set, pod)) = daemonset::explain::network_plugin_pod(world, doc)
-    {
-        message = format!(
-            "{message}; the pod of DaemonSet {set}, which installs the network plugin, does not run"
+        reason.who = format!("owner of DaemonSet {set} (tolerations)");
+    } else if let Some((set, pod)) = daemonset::explain::network_plugin_pod(world, doc) {
+        reason.message = format!(
+            "{}; the pod of DaemonSet {set}, which installs the network plugin, does not run",
+            reason.message
         );
-        who = Reason::see(&format!("the pod of DaemonSet {set}"));
+        reason.who = Reason::see(&format!("the pod of DaemonSet {set}"));
         answer.follow(pod);
     }
-    let reason = Reason::new(Code::NodeNotReady, "kubelet", message).who(who);
-    answer.add(reason.since(ready.time("/lastTransitionTime")));
 }
 
 /// Adds the taints that a program has not removed from `doc`, and the state of that program.

@@ -2,15 +2,29 @@
 
 use std::sync::Arc;
 
-use steersman_helpers::endpointslice::pods::{is_endpoint, target_port};
-use steersman_objects::{Pod, Service};
-use steersman_values::resource::{ENDPOINT_SLICES, PODS};
-use steersman_why::{Code, Doc, Explanation, Program, Reason, World, count, pod, warning};
+use steersman_helpers::endpointslice::pods::{declared_ports, is_endpoint, target_port};
+use steersman_objects::{Pod, PodSpec, Service, ServicePort, TargetPort};
+use steersman_values::resource::{ENDPOINT_SLICES, PODS, SERVICES};
+use steersman_why::{
+    Code, Doc, Explanation, Program, Reason, World, count, existing, pod, warning,
+};
 
 use super::{NAME, unselected};
 
 /// Pointer to the label that gives a slice to its Service.
 const SERVICE_LABEL: &str = "/metadata/labels/kubernetes.io~1service-name";
+
+/// Follows the Service of `doc`, its Endpoints or one of its EndpointSlices.
+pub(crate) fn follow_service(world: &World, doc: &Doc, answer: &mut Explanation) {
+    let name = match doc.text(SERVICE_LABEL) {
+        "" => doc.name(),
+        name => name,
+    };
+    if let Some(service) = world.get(&SERVICES, doc.namespace(), name).found() {
+        answer.state = format!("has the endpoints of Service {name}");
+        answer.follow(world.explain(&SERVICES, &service));
+    }
+}
 
 /// Adds the reasons about `doc`, and the answers about the pods that it selects.
 pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
@@ -217,23 +231,51 @@ fn unlabelled(doc: &Doc, slices: &[Doc], answer: &mut Explanation) {
     answer.add(reason.since(slice.time("/metadata/creationTimestamp")));
 }
 
-/// Named target ports that a pod lacks. One pod per port is named, since the pods of one template
-/// all lack it.
+/// Target ports that a pod lacks. One pod per port is named, since the pods of one template all lack it.
 fn ports(service: &Service, selected: &[(&Doc, Arc<Pod>)], answer: &mut Explanation) {
     for port in &service.spec.ports {
-        let lacking = selected
-            .iter()
-            .find(|(_, pod)| target_port(&pod.spec, port).is_none());
-        if let Some((doc, _)) = lacking {
-            let message = format!(
-                "port {} has a named target port that no container of pod {} has",
-                port.port,
-                doc.name()
-            );
-            answer.add(
-                Reason::new(Code::PortMissing, NAME, message)
-                    .who("owner of the Service, or of the pod template"),
-            );
-        }
+        let mut pods = selected.iter();
+        let reason = pods.find_map(|(doc, pod)| lacking(port, doc.name(), &pod.spec));
+        answer.reasons.extend(reason);
     }
+}
+
+/// The reason if no container of `pod` has the target port of `port`. Containers may listen on ports that they do not
+/// declare, so a number is only told beside other ports.
+fn lacking(port: &ServicePort, pod: &str, spec: &PodSpec) -> Option<Reason> {
+    let declared = declared_ports(spec).map(|one| {
+        let number = format!("{}/{}", one.container_port, one.protocol);
+        match &*one.name {
+            "" => number,
+            name => format!("{name} ({number})"),
+        }
+    });
+    let declared: Vec<String> = declared.collect();
+    let known = existing(declared.iter().map(String::as_str));
+    match &port.target_port {
+        TargetPort::Name(name) if target_port(spec, port).is_none() => {
+            let message = format!(
+                "port {} has the named target port {name}, and no container of pod {pod} has it ({known})",
+                port.port
+            );
+            let who = "owner of the Service (targetPort), or of the pod template (ports)";
+            Some(Reason::new(Code::PortMissing, NAME, message).who(who))
+        }
+        TargetPort::Number(number) if is_undeclared(spec, *number) => {
+            let message = format!(
+                "port {} has the target port {number}, which no container of pod {pod} declares ({known}); a container \
+                 may listen there all the same",
+                port.port
+            );
+            let who = "owner of the Service (targetPort), if its calls fail";
+            Some(Reason::new(Code::PortUndeclared, NAME, message).who(who))
+        }
+        _ => None,
+    }
+}
+
+/// Whether containers declare ports, and not this one. The default is 0.
+fn is_undeclared(spec: &PodSpec, number: i32) -> bool {
+    let mut ports = declared_ports(spec).peekable();
+    number > 0 && ports.peek().is_some() && ports.all(|one| one.container_port != number)
 }

@@ -3,7 +3,7 @@
 //! Upstream: `ShouldPodBeInEndpoints`, `ShouldSetHostname` and `FindPort` of
 //! `k8s.io/endpointslice`.
 
-use steersman_objects::{Container, Pod, PodSpec, Service, ServicePort, TargetPort};
+use steersman_objects::{Container, ContainerPort, Pod, PodSpec, Service, ServicePort, TargetPort};
 
 /// Whether `pod` is an endpoint of the Services that select it. `terminating` includes terminating
 /// pods.
@@ -27,16 +27,20 @@ pub fn target_port(spec: &PodSpec, port: &ServicePort) -> Option<i32> {
         TargetPort::Number(number) => return Some(*number),
         TargetPort::Name(name) => name,
     };
-    let sidecars = spec.init_containers.iter();
-    let sidecars = sidecars.filter(|container| container.restarts_always());
-    let ports = spec.containers.iter().chain(sidecars).flat_map(ports_of);
-    ports
+    declared_ports(spec)
         .filter(|found| found.name == *name && found.protocol == port.protocol)
         .map(|found| found.container_port)
         .next()
 }
 
-fn ports_of(container: &Container) -> impl Iterator<Item = &steersman_objects::ContainerPort> {
+/// The ports that the containers of pods with `spec` declare, those of sidecars last.
+pub fn declared_ports(spec: &PodSpec) -> impl Iterator<Item = &ContainerPort> {
+    let sidecars = spec.init_containers.iter();
+    let sidecars = sidecars.filter(|container| container.restarts_always());
+    spec.containers.iter().chain(sidecars).flat_map(ports_of)
+}
+
+fn ports_of(container: &Container) -> impl Iterator<Item = &ContainerPort> {
     container.ports.iter()
 }
 

@@ -275,16 +275,11 @@ impl Subject<'_> {
         Groups::of(pods, samples, resource, self.config.readiness, self.now)
     }
 
-    /// Upstream: `tolerancesForHpa`. Each direction has its own, and the flag is the default of both.
+    /// Each direction has its own, and the flag is the default of both.
     fn tolerances(&self) -> Tolerances {
-        let common = self.config.tolerance;
-        let behavior = self.hpa.spec.behavior.as_ref();
-        let behavior = behavior.filter(|_| self.config.has_own_tolerances);
-        let own = |tolerance: Option<Quantity>| tolerance.map_or(common, Quantity::to_f64);
-        Tolerances {
-            down: own(behavior.and_then(|behavior| behavior.scale_down.tolerance.0)),
-            up: own(behavior.and_then(|behavior| behavior.scale_up.tolerance.0)),
-        }
+        let rules = self.hpa.spec.behavior.as_ref();
+        let rules = rules.filter(|_| self.config.has_own_tolerances);
+        Tolerances::of(rules, self.config.tolerance)
     }
 
     /// A resource of pods, or of one container. The entry of the status is only the current value. Upstream:

@@ -10,6 +10,7 @@ use steersman_why::{Code, Doc, Explanation, Reason, World};
 
 use super::NAME;
 use super::containers;
+use super::held;
 use super::rates;
 use super::shared;
 use super::status::{ABLE_TO_SCALE, SCALING_ACTIVE, SCALING_LIMITED};
@@ -126,7 +127,7 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
     {
         // Equal sizes without another reason: the metrics ask for the present size. Stabilization would name
         // itself.
-        answer.add(Reason::new(Code::WithinTolerance, NAME, steady(doc)));
+        answer.add(held::explain(&hpa, doc));
     }
     if let Some((of, target)) = scaled {
         if let Some(reason) = shared::pods_of_others(world, target, &about) {
@@ -170,7 +171,8 @@ pub(crate) fn limited(world: &World, doc: &Doc) -> Option<Reason> {
         return None;
     }
     let hpa = doc.view::<HorizontalPodAutoscaler>()?;
-    let reason = rates::limited(&hpa, &limited, &values(doc), world.now);
+    let values: Vec<String> = held::uses(doc).iter().map(held::Use::words).collect();
+    let reason = rates::limited(&hpa, &limited, &values, world.now);
     Some(reason.since(limited.time("/lastTransitionTime")))
 }
 
@@ -258,41 +260,4 @@ fn active(
             .who(who)
             .since(active.time("/lastTransitionTime")),
     );
-}
-
-/// The utilization of each resource beside its target. Other metrics are left out: their values and targets
-/// have units that only their source knows.
-fn values(doc: &Doc) -> Vec<String> {
-    let current = doc.items("/status/currentMetrics");
-    doc.items("/spec/metrics")
-        .iter()
-        .filter_map(|metric| {
-            let (kind, source) = match metric["type"].as_str()? {
-                "Resource" => ("resource", &metric["resource"]),
-                "ContainerResource" => ("containerResource", &metric["containerResource"]),
-                _ => return None,
-            };
-            let target = source["target"]["averageUtilization"].as_i64()?;
-            let is_same = |seen: &&Value| {
-                seen[kind]["name"] == source["name"]
-                    && seen[kind]["container"] == source["container"]
-            };
-            let seen = current.iter().find(is_same)?;
-            let value = seen[kind]["current"]["averageUtilization"].as_i64()?;
-            let name = source["name"].as_str()?;
-            Some(format!("{name} {value}% beside a target of {target}%"))
-        })
-        .collect()
-}
-
-/// Why the size stays. A ratio within the tolerance changes no size, so a value above the target can be right.
-fn steady(doc: &Doc) -> String {
-    let values = values(doc);
-    if values.is_empty() {
-        return "the metrics ask for the current size".to_owned();
-    }
-    format!(
-        "the metrics ask for the current size: {}; a ratio within the tolerance (10% by default) changes nothing",
-        values.join(", ")
-    )
 }

@@ -21,7 +21,7 @@
 //!
 //! Modules: `evaluate.rs` reads one metric, and `replicas.rs` computes its proposal. `limits.rs` and
 //! `behavior.rs` turn the largest proposal into the next size. `sync.rs` does the IO, and `status.rs` builds
-//! the conditions. `explain.rs`, `rates.rs`, `shared.rs` and `recall.rs` only tell users the reasons.
+//! the conditions. `explain.rs`, `held.rs`, `rates.rs`, `shared.rs` and `recall.rs` only tell users the reasons.
 //! `history.rs` and `selectors.rs` have the only state beside the caches; a new leader starts without it.
 
 mod behavior;
@@ -31,6 +31,7 @@ mod error;
 mod evaluate;
 pub(crate) mod explain;
 mod handlers;
+mod held;
 mod history;
 mod invariants;
 mod limits;

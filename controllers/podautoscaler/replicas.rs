@@ -9,7 +9,8 @@
 
 use std::sync::Arc;
 
-use steersman_objects::{Phase, Pod};
+use steersman_objects::{AutoscalerBehavior, Phase, Pod};
+use steersman_values::quantity::Quantity;
 
 use super::pods::{Groups, Requests, Sample, Samples};
 use super::problem::{CalculationError, Problem};
@@ -25,8 +26,17 @@ pub(super) struct Tolerances {
 }
 
 impl Tolerances {
+    /// Those of the rules, else `common`. Upstream: `tolerancesForHpa`.
+    pub(super) fn of(rules: Option<&AutoscalerBehavior>, common: f64) -> Self {
+        let own = |tolerance: Option<Quantity>| tolerance.map_or(common, Quantity::to_f64);
+        Self {
+            down: own(rules.and_then(|rules| rules.scale_down.tolerance.0)),
+            up: own(rules.and_then(|rules| rules.scale_up.tolerance.0)),
+        }
+    }
+
     // Both ends belong to the range. A ratio that is no number (0 of 0) is outside.
-    fn contain(self, ratio: f64) -> bool {
+    pub(super) fn contain(self, ratio: f64) -> bool {
         (1.0 - self.down..=1.0 + self.up).contains(&ratio)
     }
 }
@@ -247,6 +257,15 @@ pub(super) fn by_share(
         whole((usage as f64 / f64::from(observed)).ceil())
     };
     Proposal { replicas, value }
+}
+
+/// The size for a `ratio` of all `current` pods.
+pub(super) fn at_ratio(current: i32, ratio: f64, tolerances: Tolerances) -> i32 {
+    if tolerances.contain(ratio) {
+        current
+    } else {
+        ceil(ratio * f64::from(current))
+    }
 }
 
 /// `size` rounded up. Sizes beyond 32 bits are cut. Upstream converts without a check in most places; the

@@ -53,7 +53,8 @@ pub async fn ask(
                 stuck(world, namespace)
             })
             .await;
-            return Ok(report(answers, true, world.withheld()));
+            let is_list = !answers.iter().any(|answer| answer.is_absent);
+            return Ok(report(answers, is_list, world.withheld()));
         }
         Question::Object {
             group,

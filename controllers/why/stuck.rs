@@ -12,6 +12,8 @@ use steersman_values::resource::{
 };
 use steersman_why::{Code, Doc, Explanation, Subject, World};
 
+use super::{about, without_leader};
+
 /// The kinds whose objects are searched. Objects that another one of them owns are left out, because
 /// the answer about the owner follows them.
 pub const KINDS: [&ResourceType; 18] = [
@@ -37,8 +39,13 @@ pub const KINDS: [&ResourceType; 18] = [
 
 /// The answers about all objects of `namespace` that stand still, oldest first. An empty namespace
 /// means the whole cluster. A namespace's list has the namespace itself, and no other cluster-scoped
-/// object.
+/// object. A namespace that does not exist is the only answer then.
 pub fn stuck(world: &World, namespace: &str) -> Vec<Explanation> {
+    if !namespace.is_empty() && world.get(&NAMESPACES, "", namespace).is_absent() {
+        return about(world, &NAMESPACES, "", namespace)
+            .into_iter()
+            .collect();
+    }
     let mut found = Vec::new();
     for of in KINDS {
         let itself;
@@ -73,7 +80,7 @@ fn lease(world: &World) -> Option<Explanation> {
     if world.inside.is_some() {
         return None;
     }
-    let reason = super::without_leader(world)?;
+    let reason = without_leader(world)?;
     let (namespace, name) = DEFAULT_LEASE;
     let mut answer = Explanation::new(Subject::new(&LEASES, namespace, name), "has no holder");
     answer.add(reason);

@@ -156,10 +156,17 @@ impl Stage {
         self.answer(story, with_leader, &question).await
     }
 
-    /// The leader's list of all objects that stand still.
-    pub async fn list(&self, story: &Story) -> Result<Report, StageError> {
-        let namespace = String::new();
-        self.answer(story, true, &Question::All { namespace }).await
+    /// The list of all objects of `namespace` that stand still, of the leader or from API objects alone. An empty
+    /// namespace means the whole cluster.
+    pub async fn list(
+        &self,
+        story: &Story,
+        namespace: &str,
+        with_leader: bool,
+    ) -> Result<Report, StageError> {
+        let namespace = namespace.to_owned();
+        let question = Question::All { namespace };
+        self.answer(story, with_leader, &question).await
     }
 
     async fn answer(

@@ -28,7 +28,7 @@ pub async fn tell(story: &Story) -> Result<Verdict, StageError> {
     let stage = Stage::of(story).await?;
     let with_leader = stage.ask(story, true).await?;
     let without_leader = stage.ask(story, false).await?;
-    let list = stage.list(story).await?;
+    let list = stage.list(story, "", true).await?;
     let described = stage.described(story, &with_leader);
     let describe = match story.truth {
         Truth::Cause(_, message, _) | Truth::Inside(_, message, _) => {

@@ -4,7 +4,9 @@
 
 use std::path::Path;
 
-use steersman_stuck::{QUESTIONS, Story, Truth, Verdict, codes, outputs, stories, table, tell};
+use steersman_stuck::{
+    QUESTIONS, Run, Stage, Story, Truth, Verdict, codes, outputs, stories, table, tell,
+};
 
 /// The stories whose output docs/why.md shows.
 const SHOWN: [&str; 10] = [
@@ -20,13 +22,14 @@ const SHOWN: [&str; 10] = [
     "the controller lacks a right",
 ];
 
+fn on_paused_time<T>(future: impl Future<Output = T>) -> T {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_all().start_paused(true).build().unwrap();
+    runtime.block_on(future)
+}
+
 fn told(story: &Story) -> Verdict {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .start_paused(true)
-        .build()
-        .unwrap();
-    let verdict = runtime.block_on(tell(story));
+    let verdict = on_paused_time(tell(story));
     verdict.unwrap_or_else(|error| panic!("{}: {}", story.title, error.0))
 }
 
@@ -90,6 +93,37 @@ fn keep_part(mark: &str, wanted: &str) {
             "run the test with UPDATE_DOCS=1 to renew docs/why.md"
         );
     }
+}
+
+#[test]
+fn the_list_of_a_namespace_that_does_not_exist_tells_so() {
+    let story = *stories::all()
+        .into_iter()
+        .find(|story| story.run == Run::All && matches!(story.truth, Truth::Fine))
+        .unwrap();
+    on_paused_time(async {
+        let stage = Stage::of(&story).await.unwrap();
+        for with_leader in [true, false] {
+            let list = async |namespace: &str| {
+                let report = stage.list(&story, namespace, with_leader).await;
+                report.unwrap()
+            };
+            let absent = list("gone").await;
+            assert!(absent.absent && !absent.stuck);
+            let text = absent.text();
+            assert!(
+                text.starts_with("namespace gone does not exist\n"),
+                "{text}"
+            );
+            let present = list("default").await;
+            assert!(!present.absent && !present.stuck);
+            assert!(
+                present.text().starts_with("nothing is stuck\n"),
+                "{}",
+                present.text()
+            );
+        }
+    });
 }
 
 /// Stories with a cause for each question.

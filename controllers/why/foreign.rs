@@ -14,7 +14,7 @@ use steersman_why::{
 };
 
 use super::linked::Absent;
-use super::{grants, issued, linked};
+use super::{grants, issued, linked, listeners};
 
 /// Conditions of unknown meaning in one answer.
 const SHOWN: usize = 4;
@@ -91,6 +91,7 @@ pub(super) fn explain(world: &World, of: &ResourceType, doc: &Doc, answer: &mut 
     }
     for (reason, one) in reasons.iter_mut().zip(&bad) {
         grants::name_missing(world, of, doc, one, reason);
+        listeners::name_rules(world, of, doc, one, reason);
     }
     answer.reasons.extend(reasons);
     if waits && !answer.is_stuck() {

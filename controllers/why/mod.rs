@@ -18,6 +18,7 @@ mod injected;
 mod issued;
 mod limit_range;
 mod linked;
+mod listeners;
 mod missing;
 mod node;
 mod snapshot;
@@ -247,6 +248,9 @@ fn by_kind(world: &World, of: &ResourceType, doc: &Doc, answer: &mut Explanation
         }
         ("", "namespaces") => namespace::explain::explain(world, doc, answer),
         ("", "services") => endpointslice::explain::explain(world, doc, answer),
+        ("", "endpoints") | ("discovery.k8s.io", "endpointslices") => {
+            endpointslice::explain::follow_service(world, doc, answer);
+        }
         ("", "persistentvolumeclaims") => persistentvolume::explain::claim(world, doc, answer),
         ("", "persistentvolumes") => persistentvolume::explain::volume(world, doc, answer),
         ("policy", "poddisruptionbudgets") => disruption::explain::explain(world, doc, answer),

@@ -133,6 +133,11 @@ impl Found<'_> {
         self.part["controllerName"].as_str().unwrap_or_default()
     }
 
+    /// The parent that the part of the status is about; null if it has none.
+    pub fn parent(&self) -> &Value {
+        &self.part["parentRef"]
+    }
+
     /// `ResolvedRefs is False (RefNotPermitted): no ReferenceGrant`, with the parent or listener that it is about.
     pub fn words(&self) -> String {
         let kind = self.text("type");

@@ -5,19 +5,6 @@ use steersman_why::Code;
 
 use crate::{Run, Step, Story, Truth};
 
-/// The definition of a custom resource: group, kind, plural, scope.
-macro_rules! crd {
-    ($group:literal, $kind:literal, $plural:literal, $scope:literal) => {
-        concat!(
-            "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: ", $plural, ".", $group,
-            ", annotations: {api-approved.kubernetes.io: unapproved}}\nspec:\n  group: ", $group, "\n  scope: ", $scope, "\n  names: {plural: ", $plural, ", singular: ", $plural,
-            ", kind: ", $kind, ", listKind: ", $kind, "List}\n  versions:\n  - {name: v1, served: true, storage: true, ",
-            "subresources: {status: {}}, schema: {openAPIV3Schema: {type: object, ",
-            "x-kubernetes-preserve-unknown-fields: true}}}\n---\n"
-        )
-    };
-}
-
 /// The stories.
 pub(super) const STORIES: &[Story] = &[
     Story {

@@ -16,6 +16,10 @@ check:
 test *arguments:
     scripts/test.sh "$@"
 
+# Tests a change of controllers since the branch left main, or since a commit; CI runs all tests.
+changed *arguments:
+    scripts/test-changed.sh "$@"
+
 # Checks format, lints and dependencies.
 lint:
     scripts/lint.sh

@@ -21,17 +21,22 @@ const IGNORE: &str = "Ignore";
 pub(crate) fn demands(world: &World, pod: &Doc, site: Option<&Site<'_>>) -> Vec<Demand> {
     let all = pod.items("/spec/topologySpreadConstraints").iter();
     let hard = all.filter(|one| one["whenUnsatisfiable"] == "DoNotSchedule");
-    hard.map(|one| demand(world, pod, site, one)).collect()
+    let hard: Vec<&Value> = hard.collect();
+    let keys = hard.iter().filter_map(|one| one["topologyKey"].as_str());
+    let keys: Vec<&str> = keys.collect();
+    let demands = hard.iter().map(|one| demand(world, pod, site, one, &keys));
+    demands.collect()
 }
 
-fn demand(world: &World, pod: &Doc, site: Option<&Site<'_>>, one: &Value) -> Demand {
+/// The demand of the constraint `one`. `keys` are those of all hard constraints.
+fn demand(world: &World, pod: &Doc, site: Option<&Site<'_>>, one: &Value, keys: &[&str]) -> Demand {
     let key = one["topologyKey"].as_str().unwrap_or_default();
     let skew = &one["maxSkew"];
     let mut demand = Demand {
         text: format!("the pod asks for maxSkew {skew} over {key} (topologySpreadConstraints)"),
         who: String::new(),
     };
-    let least = site.and_then(|site| Some((site, least(world, pod, site, one)?)));
+    let least = site.and_then(|site| Some((site, least(world, pod, site, one, keys)?)));
     if let Some((site, least)) = least {
         let (text, who) = least.words(site, one);
         demand.text = format!("{}; {text}", demand.text);
@@ -49,7 +54,14 @@ struct Least<'w> {
 
 /// The domain with the fewest matching pods. Among equals, one whose nodes all keep the pod away by their taints comes
 /// first: it stays so. `None` if the pods are unread, and with `minDomains`: too few domains count as an empty one.
-fn least<'w>(world: &'w World, pod: &Doc, site: &Site<'w>, one: &Value) -> Option<Least<'w>> {
+/// Nodes without one of `keys` do not count, as in upstream's `nodeLabelsMatchSpreadConstraints`.
+fn least<'w>(
+    world: &'w World,
+    pod: &Doc,
+    site: &Site<'w>,
+    one: &Value,
+    keys: &[&str],
+) -> Option<Least<'w>> {
     if !one["minDomains"].is_null() {
         return None;
     }
@@ -57,8 +69,9 @@ fn least<'w>(world: &'w World, pod: &Doc, site: &Site<'w>, one: &Value) -> Optio
     let by_affinity = one["nodeAffinityPolicy"] != IGNORE;
     let by_taints = one["nodeTaintsPolicy"] == "Honor";
     let counts = |node: &&Doc| {
+        let has_keys = keys.iter().all(|key| node.label(key).is_some());
         let is_selected = !by_affinity || site.selects(node);
-        is_selected && !(by_taints && site.repelling(node).is_some())
+        has_keys && is_selected && !(by_taints && site.repelling(node).is_some())
     };
     let mut domains: BTreeMap<&str, Vec<&Doc>> = BTreeMap::new();
     for node in site.nodes.iter().filter(counts) {
@@ -156,16 +169,28 @@ mod tests {
 
     /// The demand of a pod with this constraint. Zones a and b have a pod each, and zone c has none.
     fn told(changes: &Value) -> Option<Demand> {
+        let demands = told_with(&[changes]);
+        demands.into_iter().next()
+    }
+
+    /// The demands of a pod with one constraint for each of these changes.
+    fn told_with(changes: &[&Value]) -> Vec<Demand> {
         let none = |_: &World, of: &ResourceType, doc: &Doc| Explanation::new(doc.subject(of), "");
         let mut world = World::new(Timestamp::UNIX_EPOCH, None, none);
         let node = |name: &str, zone: &str, taints: Value| {
             let labels = json!({"zone": zone, "pool": "web"});
             json!({"metadata": {"name": name, "labels": labels}, "spec": {"taints": taints}})
         };
+        // The nodes of zone c alone have no rack.
+        let racked = |name: &str, zone: &str| {
+            let mut node = node(name, zone, json!([]));
+            node["metadata"]["labels"]["rack"] = json!("r1");
+            node
+        };
         let taint = json!([{"key": "dedicated", "value": "batch", "effect": "NoSchedule"}]);
         let nodes = [
-            node("n0", "a", json!([])),
-            node("n1", "b", json!([])),
+            racked("n0", "a"),
+            racked("n1", "b"),
             node("n2", "c", taint.clone()),
             node("n3", "c", taint),
         ];
@@ -187,19 +212,23 @@ mod tests {
                 Loaded::Objects(docs.into_iter().map(Doc::new).collect()),
             );
         }
-        let mut constraint = json!({
-            "maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule",
-            "labelSelector": {"matchLabels": {"app": "web"}},
-        });
-        for (name, value) in changes.as_object().unwrap() {
-            constraint[name] = value.clone();
-        }
+        let constraint = |changes: &&Value| {
+            let mut constraint = json!({
+                "maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule",
+                "labelSelector": {"matchLabels": {"app": "web"}},
+            });
+            for (name, value) in changes.as_object().unwrap() {
+                constraint[name] = value.clone();
+            }
+            constraint
+        };
+        let constraints: Vec<Value> = changes.iter().map(constraint).collect();
         let pod = Doc::new(json!({
             "metadata": {"name": "p", "namespace": "shop", "labels": {"app": "web"}},
-            "spec": {"topologySpreadConstraints": [constraint]},
+            "spec": {"topologySpreadConstraints": constraints},
         }));
         let site = Site::of(&world, &pod);
-        demands(&world, &pod, site.as_ref()).pop()
+        demands(&world, &pod, site.as_ref())
     }
 
     #[test]
@@ -237,11 +266,28 @@ mod tests {
         let soft = json!({"whenUnsatisfiable": "ScheduleAnyway"});
         assert!(told(&soft).is_none());
         // No node has the label of the topology, and nothing is known about its domains.
-        let demand = told(&json!({"topologyKey": "rack"})).unwrap();
+        let demand = told(&json!({"topologyKey": "row"})).unwrap();
         assert!(
             demand
                 .text
-                .ends_with("over rack (topologySpreadConstraints)")
+                .ends_with("over row (topologySpreadConstraints)")
         );
+    }
+
+    #[test]
+    fn a_node_without_the_key_of_another_hard_constraint_does_not_count() {
+        let rack = json!({"topologyKey": "rack"});
+        let demands = told_with(&[&json!({}), &rack]);
+        let zone = &demands[0].text;
+        assert!(
+            zone.ends_with(
+                "zone a has the fewest (1 pod), so each other zone takes at most 2; its nodes: n0"
+            ),
+            "{zone}"
+        );
+        // A soft constraint leaves all nodes in.
+        let soft = json!({"topologyKey": "rack", "whenUnsatisfiable": "ScheduleAnyway"});
+        let demands = told_with(&[&json!({}), &soft]);
+        assert!(demands[0].text.contains("zone c has the fewest (0 pods)"));
     }
 }

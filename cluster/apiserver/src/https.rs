@@ -4,7 +4,7 @@
 //! Limits of streams, buffers and times follow kube-apiserver where clients can observe them.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::Server;
 use crate::auth::{Authority, ClientCertificate, Peer, User};
-use crate::requests::Through;
+use crate::requests::{ClientAddress, Through};
 use crate::rest::{self, Begun, Body, Upgradable, refusal};
 use crate::status::Status;
 
@@ -232,8 +232,10 @@ impl Listening {
                 accepted = listener.accept() => accepted,
             };
             match accepted {
-                Ok((stream, _)) => {
-                    self.tasks.spawn(self.clone().serve(stream));
+                Ok((stream, client)) => {
+                    // Sockets for both families map addresses of IPv4.
+                    let client = client.ip().to_canonical();
+                    self.tasks.spawn(self.clone().serve(stream, client));
                 }
                 // A client may have left already, or file descriptors ran out. An immediate retry
                 // would keep the connections from closing.
@@ -245,7 +247,7 @@ impl Listening {
         }
     }
 
-    async fn serve(self, stream: TcpStream) {
+    async fn serve(self, stream: TcpStream, client: IpAddr) {
         // Watch frames are small, and must be sent without delay.
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%error, "TCP_NODELAY could not be set");
@@ -266,7 +268,8 @@ impl Listening {
             .peer_certificates()
             .and_then(<[_]>::first);
         let peer = certificate.and_then(Peer::of);
-        let service = service_fn(|request| {
+        let service = service_fn(|mut request: Request<Incoming>| {
+            request.extensions_mut().insert(ClientAddress(client));
             let listening = self.clone();
             let peer = peer.clone();
             // The box is freed with the answer. The task of the stream lives as long as its body,
@@ -348,14 +351,14 @@ impl Listening {
             .handle(Request::from_parts(parts, body), &user)
             .await?;
         let begun = response.extensions().get::<Begun>().and_then(Begun::take);
-        if let Some(session) = begun
+        if let Some(changed) = begun
             && let Some(upgrade) = upgrade
         {
             let stop = self.stop.clone();
             self.tasks.spawn(async move {
                 let running = async {
                     match upgrade.await {
-                        Ok(connection) => session.run(TokioIo::new(connection)).await,
+                        Ok(connection) => changed.run(TokioIo::new(connection)).await,
                         Err(error) => tracing::debug!(%error, "a connection kept its protocol"),
                     }
                 };

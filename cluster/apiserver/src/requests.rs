@@ -2,7 +2,7 @@
 //! measurements.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -58,6 +58,10 @@ pub struct Content {
 /// Extension of a request that carries the address of the HTTPS port it came through.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Through(pub(crate) SocketAddr);
+
+/// Extension of a request that carries the address of its client.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ClientAddress(pub(crate) IpAddr);
 
 /// Number of requests, by verb and resource.
 pub type RequestCounts = BTreeMap<(String, String), u64>;

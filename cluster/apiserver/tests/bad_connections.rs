@@ -1,40 +1,17 @@
 //! Connections that break off, stall or carry no HTTP. The server closes them, changes no object,
 //! and serves all other clients.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, RootCertStore};
 use steersman_devcluster::DevCluster;
 use steersman_devcluster::https::HttpsDoor;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio_rustls::TlsConnector;
-use tokio_rustls::client::TlsStream;
 
-use crate::support::{ask, both_doors, clock};
+use crate::support::{ask, both_doors, clock, connect};
 
 /// Longer than any of these tests takes, even on a busy machine.
 const LIMIT: Duration = Duration::from_secs(120);
-
-async fn connect(door: &HttpsDoor) -> TlsStream<TcpStream> {
-    let mut roots = RootCertStore::empty();
-    roots
-        .add(CertificateDer::from_pem_slice(door.authority_pem().as_bytes()).unwrap())
-        .unwrap();
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .unwrap();
-    let config = config.with_root_certificates(roots).with_no_client_auth();
-    let stream = TcpStream::connect(door.address()).await.unwrap();
-    TlsConnector::from(Arc::new(config))
-        .connect(ServerName::from(door.address().ip()), stream)
-        .await
-        .unwrap()
-}
 
 /// All bytes until the other side closes. The way it closes does not matter.
 async fn rest(stream: &mut (impl AsyncReadExt + Unpin)) -> String {

@@ -8,13 +8,14 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Method, Request, Uri};
-use http_body_util::{BodyExt, Full, Limited};
+use http::{Method, Request, Response, Uri};
+use http_body_util::Full;
 use serde_json::Value;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
 use super::Call;
+use super::exchange::send_and_read;
 use super::transport::{self, Trust};
 use crate::Server;
 use crate::apimachinery::errors::{list, text};
@@ -51,9 +52,9 @@ impl Server {
         let endpoint = self.endpoint(client, &url).map_err(&failed)?;
         let bundle = Trust::Bundle(text(client, "caBundle"));
         let connector = transport::connector(bundle, None).map_err(CallError::Client)?;
-        let exchange = exchange(&endpoint, &connector, &call.review);
-        match timeout(Duration::from_secs(call.seconds), exchange).await {
-            Ok(Ok((code, body))) => answer(code, &body).map_err(CallError::Call),
+        let posting = post(&endpoint, &connector, &call.review);
+        match timeout(Duration::from_secs(call.seconds), posting).await {
+            Ok(Ok(response)) => answer(&response).map_err(CallError::Call),
             Ok(Err(why)) => Err(failed(why)),
             Err(_) => Err(failed("context deadline exceeded".to_owned())),
         }
@@ -112,13 +113,11 @@ fn url_of(client: &Value, seconds: u64) -> String {
     format!("{base}?timeout={seconds}s")
 }
 
-async fn exchange(
+async fn post(
     endpoint: &Endpoint,
     tls: &TlsConnector,
     review: &Value,
-) -> Result<(u16, Bytes), String> {
-    let opened = transport::open(&endpoint.host, endpoint.port, &endpoint.name, tls).await;
-    let (mut sender, connection) = opened?;
+) -> Result<Response<Bytes>, String> {
     let uri: Uri = endpoint.url.parse().map_err(|why| format!("{why}"))?;
     let target = uri.path_and_query().map_or("/", |target| target.as_str());
     let request = Request::builder()
@@ -133,34 +132,14 @@ async fn exchange(
         .header("content-type", "application/json")
         .body(Full::new(Bytes::from(review.to_string())))
         .map_err(|why| why.to_string())?;
-    let answering = async move {
-        let response = sender
-            .send_request(request)
-            .await
-            .map_err(|why| why.to_string())?;
-        let code = response.status().as_u16();
-        let body = Limited::new(response.into_body(), MAX_ANSWER)
-            .collect()
-            .await;
-        let body = body.map_err(|why| why.to_string())?.to_bytes();
-        Ok((code, body))
-    };
-    // The connection makes progress only while it is polled; an answer ends the exchange.
-    tokio::pin!(answering, connection);
-    tokio::select! {
-        biased;
-        answer = &mut answering => answer,
-        closed = &mut connection => match closed {
-            Ok(()) => answering.await,
-            Err(why) => Err(why.to_string()),
-        },
-    }
+    let opened = transport::open(&endpoint.host, endpoint.port, &endpoint.name, tls).await;
+    send_and_read(opened?, request, MAX_ANSWER).await
 }
 
 /// The body of an answer, or Kubernetes' words for its code.
-fn answer(code: u16, body: &[u8]) -> Result<Value, String> {
-    match code {
-        200..=299 => serde_json::from_slice(body)
+fn answer(response: &Response<Bytes>) -> Result<Value, String> {
+    match response.status().as_u16() {
+        200..=299 => serde_json::from_slice(response.body())
             .map_err(|why| format!("couldn't get version/kind; json parse error: {why}")),
         404 => Err("the server could not find the requested resource".to_owned()),
         500..=599 => Err(

@@ -2,6 +2,7 @@
 //! holds no lock meanwhile.
 
 mod client;
+pub(crate) mod exchange;
 pub(crate) mod transport;
 mod trust;
 

@@ -6,23 +6,23 @@ use std::sync::Arc;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
+use futures::future::BoxFuture;
 use http_body_util::Full;
-use hyper::client::conn::http1::{self, Connection, SendRequest};
+use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use rustls::ClientConfig;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
-use tokio_rustls::client::TlsStream;
 
 use super::trust;
 
-/// An open connection: its sender, and the future that moves its bytes.
-pub(crate) type Open = (
-    SendRequest<Full<Bytes>>,
-    Connection<TokioIo<TlsStream<TcpStream>>, Full<Bytes>>,
-);
+/// The future that moves the bytes of a connection, until its end or its change of protocol.
+pub(crate) type Connection = BoxFuture<'static, Result<(), hyper::Error>>;
+
+/// An open connection, and the sender of its requests.
+pub(crate) type Open = (SendRequest<Full<Bytes>>, Connection);
 
 /// The servers that a client trusts.
 #[derive(Debug, Clone, Copy)]
@@ -92,7 +92,8 @@ pub(crate) async fn open(
     let name = ServerName::try_from(name.to_owned()).map_err(|why| why.to_string())?;
     let stream = tls.connect(name, stream).await.map_err(untrusted)?;
     let opened = http1::handshake(TokioIo::new(stream)).await;
-    opened.map_err(|why| why.to_string())
+    let (sender, connection) = opened.map_err(|why| why.to_string())?;
+    Ok((sender, Box::pin(connection.with_upgrades())))
 }
 
 /// Connects to the first address that answers. The error is that of the first one, as in Go.

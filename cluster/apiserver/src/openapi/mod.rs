@@ -2,7 +2,7 @@
 //! clients that merge by them.
 //!
 //! table of types + descriptions -> `schemas`, also of custom kinds; table of kinds -> `paths`;
-//! version 3 -> `older` (version 2) -> `message` (protobuf)
+//! version 3 -> `older` (version 2) -> `merge` (with other programs) -> `message` (protobuf)
 //!
 //! The documents are built at request time, because custom resource definitions change them.
 //! Upstream is `k8s.io/kube-openapi` (`pkg/builder3`, `pkg/handler3`, `pkg/handler`).
@@ -15,7 +15,9 @@ use crate::registry::{Registered, Registry};
 use crate::schema::descriptions;
 
 mod enums;
+mod merge;
 mod message;
+mod newer;
 mod older;
 mod paths;
 mod schemas;
@@ -83,6 +85,7 @@ fn path_of(group: &str, version: &str) -> String {
 }
 
 /// A document and the hash of its content.
+#[derive(Debug, Clone)]
 pub(crate) struct Document {
     pub(crate) hash: String,
     pub(crate) json: Value,
@@ -148,10 +151,10 @@ fn hash(registry: &Registry, entries: &[std::sync::Arc<Registered>]) -> String {
 }
 
 /// The FNV-1a hash of the texts.
-fn fingerprint<'a>(texts: impl Iterator<Item = &'a str>) -> u64 {
+fn fingerprint<'a, T: AsRef<[u8]> + ?Sized + 'a>(texts: impl Iterator<Item = &'a T>) -> u64 {
     texts
-        .flat_map(str::bytes)
+        .flat_map(|text| text.as_ref())
         .fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+            (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
         })
 }

@@ -1,6 +1,6 @@
 //! Bodies of answers: complete, or streams that are produced as the client reads them.
 
-use std::convert::Infallible;
+use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -20,8 +20,8 @@ const PIECE: usize = 64 << 10;
 pub enum Body {
     /// Complete, or empty.
     Whole(Option<Bytes>),
-    /// A stream of pieces.
-    Stream(Pin<Box<dyn Stream<Item = Bytes> + Send>>),
+    /// A stream of pieces. An error breaks the answer off, so that the client takes no part for the whole.
+    Stream(Pin<Box<dyn Stream<Item = io::Result<Bytes>> + Send>>),
 }
 
 impl std::fmt::Debug for Body {
@@ -41,6 +41,11 @@ impl Body {
 
     /// A body of the pieces that the stream yields.
     pub fn stream(pieces: impl Stream<Item = Bytes> + Send + 'static) -> Self {
+        Self::fallible(pieces.map(Ok))
+    }
+
+    /// The same of pieces that may break off.
+    pub(crate) fn fallible(pieces: impl Stream<Item = io::Result<Bytes>> + Send + 'static) -> Self {
         Self::Stream(Box::pin(pieces))
     }
 
@@ -48,7 +53,9 @@ impl Body {
     pub(crate) fn measured(self, request: Measured) -> Self {
         match self {
             Self::Whole(bytes) => Self::Whole(bytes),
-            Self::Stream(pieces) => Self::stream(pieces.inspect(move |_| request.sent_piece())),
+            Self::Stream(pieces) => {
+                Self::fallible(pieces.inspect(move |_| request.sent_piece()))
+            }
         }
     }
 
@@ -58,7 +65,7 @@ impl Body {
             Self::Whole(bytes) => Self::Whole(bytes),
             Self::Stream(mut pieces) => {
                 let mut stop = Box::pin(stop);
-                Self::stream(futures::stream::poll_fn(move |cx| {
+                Self::fallible(futures::stream::poll_fn(move |cx| {
                     match pieces.as_mut().poll_next(cx) {
                         Poll::Pending => stop.as_mut().poll(cx).map(|()| None),
                         ready => ready,
@@ -106,18 +113,18 @@ impl Body {
 
 impl http_body::Body for Body {
     type Data = Bytes;
-    type Error = Infallible;
+    type Error = io::Error;
 
     fn poll_frame(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         match self.get_mut() {
             Self::Whole(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
             Self::Stream(pieces) => pieces
                 .as_mut()
                 .poll_next(cx)
-                .map(|piece| piece.map(|bytes| Ok(Frame::data(bytes)))),
+                .map(|piece| piece.map(|bytes| bytes.map(Frame::data))),
         }
     }
 

@@ -211,7 +211,8 @@ impl Server {
 
     /// The document at `/openapi/v2`, as JSON or as a protobuf message.
     pub(super) fn older_openapi(&self, parts: &Parts) -> Response<Body> {
-        let document = openapi::older_document(&self.registry);
+        let mut document = openapi::older_document(&self.registry);
+        self.merge_remote_documents(&mut document);
         let accepted = super::header(parts, &ACCEPT);
         let wants_protobuf = accepted
             .split(',')
@@ -247,8 +248,9 @@ impl Server {
         parts: &Parts,
         query: &Query,
     ) -> Result<Response<Body>, Status> {
-        let document =
-            openapi::document(&self.registry, path).ok_or_else(Status::no_such_resource)?;
+        let own = || openapi::document(&self.registry, path);
+        let document = self.converted_document(path).or_else(own);
+        let document = document.ok_or_else(Status::no_such_resource)?;
         let tag = format!("\"{}\"", document.hash);
         let mut response = if super::header(parts, &IF_NONE_MATCH) == tag {
             super::respond(304, "application/json", Body::Whole(None))

@@ -5,7 +5,7 @@
 //! `apiserver/pkg/endpoints/handlers/negotiation`, and `serializer/json`.
 
 use bytes::{Bytes, BytesMut};
-use futures::StreamExt;
+use futures::TryStreamExt;
 use http::header::{ACCEPT, CONTENT_TYPE, USER_AGENT};
 use http::request::Parts;
 use http::{Response, StatusCode};
@@ -102,7 +102,9 @@ fn indented(body: Body) -> Body {
     match body {
         Body::Whole(Some(bytes)) => Body::whole(indenter.feed(&bytes)),
         Body::Whole(None) => Body::Whole(None),
-        Body::Stream(pieces) => Body::stream(pieces.map(move |piece| indenter.feed(&piece))),
+        Body::Stream(pieces) => {
+            Body::fallible(pieces.map_ok(move |piece| indenter.feed(&piece)))
+        }
     }
 }
 

@@ -301,7 +301,8 @@ impl Server {
                 let mut response = Response::new(Body::Whole(None));
                 *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
                 *response.headers_mut() = headers;
-                response.extensions_mut().insert(Begun::new(*session));
+                let begun = Begun::new(streams::Changed::Session(session));
+                response.extensions_mut().insert(begun);
                 return response;
             }
         };

@@ -3,14 +3,22 @@
 pub(crate) mod hook;
 pub(crate) mod recorded;
 
+use std::sync::Arc;
+
 use http::Request;
 use http_body_util::BodyExt;
 use jiff::Timestamp;
 use kube::config::{KubeConfigOptions, Kubeconfig};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
 use serde_json::Value;
 use steersman_devcluster::DevCluster;
 use steersman_devcluster::https::HttpsDoor;
 use steersman_values::clock::Clock;
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 use tower::Service;
 
 pub(crate) fn clock() -> Clock {
@@ -37,6 +45,24 @@ pub(crate) async fn both_doors(
         ],
         door,
     )
+}
+
+/// A connection to the port, which names no user.
+pub(crate) async fn connect(door: &HttpsDoor) -> TlsStream<TcpStream> {
+    let mut roots = RootCertStore::empty();
+    roots
+        .add(CertificateDer::from_pem_slice(door.authority_pem().as_bytes()).unwrap())
+        .unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap();
+    let config = config.with_root_certificates(roots).with_no_client_auth();
+    let stream = TcpStream::connect(door.address()).await.unwrap();
+    TlsConnector::from(Arc::new(config))
+        .connect(ServerName::from(door.address().ip()), stream)
+        .await
+        .unwrap()
 }
 
 /// The answer to a raw request.

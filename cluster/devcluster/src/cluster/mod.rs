@@ -556,10 +556,9 @@ impl DevCluster {
         let code = response.status().as_u16();
         let warnings = response.headers().get_all(http::header::WARNING);
         let warnings = warnings.iter().filter_map(warning_of).collect();
-        let bytes = match response.into_body().collect().await {
-            Ok(collected) => collected.to_bytes(),
-            Err(never) => match never {},
-        };
+        let body = response.into_body().collect().await;
+        let body = body.map_err(|error| Status::internal(error.to_string()))?;
+        let bytes = body.to_bytes();
         let value = serde_json::from_slice(&bytes)
             .unwrap_or_else(|_| Value::from(String::from_utf8_lossy(&bytes).into_owned()));
         if code < 400 {

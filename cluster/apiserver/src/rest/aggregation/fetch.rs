@@ -5,13 +5,15 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE, HOST, USER_AGENT};
-use http::{Request, Response};
-use http_body_util::{BodyExt, Full, Limited};
+use http::{Request, Response, StatusCode};
+use http_body_util::Full;
 use serde_json::{Map, Value, json};
 use tokio::time::timeout;
 
 use super::super::discovery::AGGREGATED;
 use super::Program;
+use crate::calls::exchange::send_and_read;
+use crate::openapi::Document;
 
 /// Longest wait for an answer, as upstream's.
 const LIMIT: Duration = Duration::from_secs(5);
@@ -56,16 +58,26 @@ impl Program {
         list["resources"].as_array().map(|list| aggregated(list))
     }
 
-    /// The documents of a group version in OpenAPI version 3, by path.
-    pub(super) async fn documents(&self, path: &str) -> Map<String, Value> {
+    /// The documents of a group version in OpenAPI version 3, by path. `None` if the program lacks that version.
+    pub(super) async fn documents(&self, path: &str) -> Option<Map<String, Value>> {
         let Ok(index) = self.get("/openapi/v3", "application/json").await else {
-            return Map::new();
+            return Some(Map::new());
         };
+        if index.status() == StatusCode::NOT_FOUND {
+            return None;
+        }
         let index: Value = serde_json::from_slice(index.body()).unwrap_or_default();
         let paths = index["paths"].as_object().into_iter().flatten();
         let own = paths.filter(|(name, _)| path.strip_prefix('/') == Some(name.as_str()));
-        own.map(|(name, entry)| (name.clone(), entry.clone()))
-            .collect()
+        let own = own.map(|(name, entry)| (name.clone(), entry.clone()));
+        Some(own.collect())
+    }
+
+    /// The document of OpenAPI version 2.
+    pub(super) async fn older_document(&self) -> Option<Document> {
+        let answer = self.get("/openapi/v2", "application/json").await.ok()?;
+        let is_there = answer.status() == StatusCode::OK;
+        is_there.then(|| Document::of_program(answer.body()))?
     }
 
     /// Sends a GET in the name of the aggregator.
@@ -78,23 +90,7 @@ impl Program {
             .header("x-remote-group", "system:masters")
             .body(Full::default())
             .map_err(|why| why.to_string())?;
-        let exchange = async {
-            let (mut sender, connection) = self.open().await?;
-            let answering = async move {
-                let answer = sender.send_request(request).await;
-                let (parts, body) = answer.map_err(|why| why.to_string())?.into_parts();
-                let body = Limited::new(body, MAX_ANSWER).collect().await;
-                let body = body.map_err(|why| why.to_string())?.to_bytes();
-                Ok(Response::from_parts(parts, body))
-            };
-            // The connection makes progress only while it is polled; an answer ends the exchange.
-            tokio::pin!(answering, connection);
-            tokio::select! {
-                biased;
-                answer = &mut answering => answer,
-                _ = &mut connection => answering.await,
-            }
-        };
+        let exchange = async { send_and_read(self.open().await?, request, MAX_ANSWER).await };
         let late = "context deadline exceeded (Client.Timeout exceeded while awaiting headers)";
         timeout(LIMIT, exchange)
             .await

@@ -1,28 +1,31 @@
 //! Aggregated APIs: APIServices whose Service leads to a program on this machine, by `ExternalName`.
 //!
-//! APIServices, Services -> check of the program -> condition `Available`, discovery -> proxy
+//! APIServices, Services -> checks of the programs, each on its own -> condition `Available`, discovery -> proxy
 //!
-//! Upstream: `k8s.io/kube-aggregator` (`pkg/controllers/status/remote`, `pkg/apiserver`). Documents of
-//! OpenAPI version 2 are not merged, and connections do not change their protocol.
+//! Upstream: `k8s.io/kube-aggregator` (`pkg/controllers/status/remote`, `pkg/controllers/openapi`,
+//! `pkg/apiserver`).
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::RwLock;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use tokio_rustls::TlsConnector;
 
 use super::Server;
+use crate::apimachinery::errors::text;
 use crate::auth::ClientCertificate;
 use crate::calls::transport::{self, Open};
+use crate::openapi::Document;
 use crate::registry::Group;
 
 mod availability;
+mod checks;
 mod fetch;
 mod proxy;
 
-pub use availability::aggregate;
+pub use checks::aggregate;
 pub(super) use proxy::Unchanged;
 
 /// The APIs of other programs, by group and version.
@@ -34,7 +37,7 @@ pub(crate) struct Aggregated {
 }
 
 /// An APIService with a Service.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) struct Remote {
     group: String,
     version: String,
@@ -48,6 +51,10 @@ pub(super) struct Remote {
     resources: Option<Value>,
     /// Its documents in OpenAPI version 3, by path.
     documents: Map<String, Value>,
+    /// Its document in OpenAPI version 2.
+    older: Option<Document>,
+    /// The same in version 3, of a program without that version.
+    newer: Option<Document>,
 }
 
 /// A program that serves an API.
@@ -66,6 +73,28 @@ impl std::fmt::Debug for Program {
             .field("host", &self.host)
             .field("port", &self.port)
             .finish_non_exhaustive()
+    }
+}
+
+impl Remote {
+    /// The one of an APIService that leads to no program so far.
+    fn of(spec: &Value) -> Self {
+        Self {
+            group: text(spec, "group").to_owned(),
+            version: text(spec, "version").to_owned(),
+            priority: spec["groupPriorityMinimum"].as_i64().unwrap_or_default(),
+            program: None,
+            is_available: false,
+            resources: None,
+            documents: Map::new(),
+            older: None,
+            newer: None,
+        }
+    }
+
+    /// `/apis/GROUP/VERSION`.
+    fn path(&self) -> String {
+        format!("/apis/{}/{}", self.group, self.version)
     }
 }
 
@@ -174,9 +203,9 @@ impl Server {
         let remote = self.remote_of(&format!("/apis/{group}/{version}"))?;
         Some(match &remote.resources {
             Some(resources) => {
-                serde_json::json!({"version": version, "resources": resources, "freshness": "Current"})
+                json!({"version": version, "resources": resources, "freshness": "Current"})
             }
-            None => serde_json::json!({"version": version, "freshness": "Stale"}),
+            None => json!({"version": version, "freshness": "Stale"}),
         })
     }
 
@@ -185,6 +214,40 @@ impl Server {
         for remote in self.aggregated.remotes.read().values() {
             for (path, entry) in &remote.documents {
                 index["paths"][path] = entry.clone();
+            }
+            if let Some(newer) = &remote.newer {
+                let path = remote.path();
+                let url = format!("/openapi/v3{path}?hash={}", newer.hash);
+                let name = path.trim_start_matches('/');
+                index["paths"][name] = json!({"serverRelativeURL": url});
+            }
+        }
+    }
+    /// The document of OpenAPI version 3 at `path`, such as `apis/apps/v1`, of a program without that version.
+    pub(super) fn converted_document(&self, path: &str) -> Option<Document> {
+        let remotes = self.aggregated.remotes.read();
+        let mut remotes = remotes.values();
+        let remote = remotes.find(|remote| remote.path().strip_prefix('/') == Some(path))?;
+        remote.newer.clone()
+    }
+
+    /// Merges the documents of other programs into that of the server in OpenAPI version 2. Upstream:
+    /// `sortByPriority` of `kube-aggregator/pkg/controllers/openapi/aggregator`, which ignores priorities
+    /// of versions.
+    pub(super) fn merge_remote_documents(&self, document: &mut Document) {
+        let remotes: Vec<Arc<Remote>> = self.aggregated.remotes.read().values().cloned().collect();
+        let of_group = |group: &str| {
+            let own = remotes.iter().filter(|remote| remote.group == group);
+            own.map(|remote| remote.priority).max()
+        };
+        let mut sorted: Vec<&Arc<Remote>> = remotes.iter().collect();
+        sorted.sort_by_key(|remote| {
+            let name = format!("{}.{}", remote.version, remote.group);
+            (Reverse(of_group(&remote.group)), name)
+        });
+        for remote in sorted {
+            if let Some(older) = &remote.older {
+                document.merge(older, &format!("{}/", remote.path()));
             }
         }
     }

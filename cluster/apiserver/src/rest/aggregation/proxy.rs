@@ -1,24 +1,23 @@
 //! The proxy to programs behind APIServices. Upstream: `pkg/apiserver/handler_proxy.go` of
 //! kube-aggregator, and `apimachinery/pkg/util/proxy`.
 
-use std::pin::pin;
-use std::task::{Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures::{Stream, StreamExt};
+use futures::{TryFutureExt, TryStreamExt};
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::request::Parts;
-use http::{Request, Response};
-use http_body::Body as _;
-use http_body_util::Full;
-use hyper::body::Incoming;
+use http::{Request, Response, StatusCode};
+use http_body_util::{BodyDataStream, Full};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use tokio::time::timeout;
 
+use super::super::streams::{Begun, Changed, Upgradable};
 use super::super::{Body, text};
 use super::{Program, Remote};
 use crate::auth::User;
+use crate::calls::exchange::{self, Received};
+use crate::requests::ClientAddress;
 
 /// Marks the answer of another program, which keeps its layout.
 #[derive(Debug, Clone, Copy)]
@@ -29,6 +28,8 @@ const OPEN_LIMIT: Duration = Duration::from_secs(10);
 /// The longest wait for the head of an answer, as upstream's for requests that do not run long. The head of a watch
 /// comes at once.
 const HEAD_LIMIT: Duration = Duration::from_secs(60);
+
+const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
 /// Headers of one connection.
 const OF_CONNECTIONS: [HeaderName; 9] = [
@@ -76,16 +77,89 @@ impl Remote {
         if let Err(why) = &program.tls {
             return text(500, format!("{why}\n"));
         }
-        let mut headers = forwarded(parts, program);
+        let is_upgrade = asks_for_upgrade(parts);
+        let mut headers = if is_upgrade {
+            without_identity(&parts.headers)
+        } else {
+            forwarded(parts, program)
+        };
         headers.insert("audit-id", audit_id);
-        if let Err(why) = identify(&mut headers, user) {
-            return text(503, format!("error trying to reach service: {why}\n"));
-        }
-        let answer = send(program, parts, headers, body).await;
-        let mut answer = answer
-            .unwrap_or_else(|why| text(503, format!("error trying to reach service: {why}\n")));
+        append_client(&mut headers, parts);
+        set(&mut headers, "host", &program.authority());
+        let answered = async {
+            let unreached = |why: String| {
+                // Upstream's dialer of upgrades has no words around its errors.
+                let begin = if is_upgrade {
+                    ""
+                } else {
+                    "error trying to reach service: "
+                };
+                text(503, format!("{begin}{why}\n"))
+            };
+            identify(&mut headers, user).map_err(unreached)?;
+            let sent = send(program, parts, headers, body).map_err(unreached);
+            let answer = sent.await?.ok_or_else(late)?;
+            let answer = if is_upgrade {
+                changed(answer).await
+            } else {
+                relayed(answer)
+            };
+            answer.map_err(|why| text(503, format!("{why}\n")))
+        };
+        let mut answer = answered.await.unwrap_or_else(|refusal| refusal);
         answer.extensions_mut().insert(Unchanged);
         answer
+    }
+}
+
+fn late() -> Response<Body> {
+    let why = "Timeout: request did not complete within the allotted timeout";
+    text(504, why)
+}
+
+/// Whether the client wants another protocol on its connection. Upstream: `IsUpgradeRequest` of
+/// `apimachinery/pkg/util/httpstream`.
+fn asks_for_upgrade(parts: &Parts) -> bool {
+    let mut names = parts.headers.get_all(header::CONNECTION).iter();
+    let mut is_named = || {
+        names.any(|names| {
+            let names = names.as_bytes().to_ascii_lowercase();
+            names.windows(7).any(|part| part == b"upgrade")
+        })
+    };
+    parts.extensions.get::<Upgradable>().is_some() && is_named()
+}
+
+/// The headers of the client without its identity, which the server tells itself.
+fn without_identity(given: &HeaderMap) -> HeaderMap {
+    let is_own = |name: &HeaderName| {
+        *name == header::AUTHORIZATION
+            || name.as_str().starts_with("impersonate-")
+            || name.as_str().starts_with("x-remote-")
+    };
+    let kept = given.iter().filter(|(name, _)| !is_own(name));
+    kept.map(|(name, value)| (name.clone(), value.clone()))
+        .collect()
+}
+
+fn set(headers: &mut HeaderMap, name: &'static str, text: &str) {
+    if let Ok(value) = HeaderValue::from_str(text) {
+        headers.insert(name, value);
+    }
+}
+
+/// Appends the address of the client to those that earlier proxies saw. Requests in the process have none.
+/// Upstream: `AppendForwardedForHeader` of `apimachinery/pkg/util/net`.
+fn append_client(headers: &mut HeaderMap, parts: &Parts) {
+    let Some(ClientAddress(address)) = parts.extensions.get() else {
+        return;
+    };
+    let earlier = headers.get_all(FORWARDED_FOR).iter();
+    let mut all: Vec<&[u8]> = earlier.map(HeaderValue::as_bytes).collect();
+    let address = address.to_string();
+    all.push(address.as_bytes());
+    if let Ok(value) = HeaderValue::from_bytes(&all.join(&b", "[..])) {
+        headers.insert(FORWARDED_FOR, value);
     }
 }
 
@@ -93,35 +167,17 @@ impl Remote {
 fn forwarded(parts: &Parts, program: &Program) -> HeaderMap {
     let named = parts.headers.get_all(header::CONNECTION).iter();
     let named = named.filter_map(|names| names.to_str().ok());
-    let named: Vec<&str> = named
-        .flat_map(|names| names.split(','))
-        .map(str::trim)
-        .collect();
-    let is_own = |name: &HeaderName| {
-        OF_CONNECTIONS.contains(name)
-            || named
-                .iter()
-                .any(|one| one.eq_ignore_ascii_case(name.as_str()))
-            || *name == header::AUTHORIZATION
-            || name.as_str().starts_with("impersonate-")
-            || name.as_str().starts_with("x-remote-")
-    };
-    let given = parts.headers.iter().filter(|(name, _)| !is_own(name));
-    let mut headers: HeaderMap = given
-        .map(|(name, value)| (name.clone(), value.clone()))
-        .collect();
-    let authority = program.authority();
-    let path = parts.uri.path();
-    for (name, value) in [
-        ("host", &*authority),
-        ("x-forwarded-host", &*authority),
-        ("x-forwarded-proto", "https"),
-        ("x-forwarded-uri", path),
-    ] {
-        if let Ok(value) = HeaderValue::from_str(value) {
-            headers.insert(name, value);
-        }
+    let named = named.flat_map(|names| names.split(',')).map(str::trim);
+    let mut headers = without_identity(&parts.headers);
+    for name in named {
+        headers.remove(name);
     }
+    for name in OF_CONNECTIONS {
+        headers.remove(name);
+    }
+    set(&mut headers, "x-forwarded-host", &program.authority());
+    set(&mut headers, "x-forwarded-proto", "https");
+    set(&mut headers, "x-forwarded-uri", parts.uri.path());
     headers
 }
 
@@ -153,15 +209,15 @@ fn identify(headers: &mut HeaderMap, user: &User) -> Result<(), String> {
     Ok(())
 }
 
+/// Sends the request to the program. `None` if the head of the answer is late.
 async fn send(
     program: &Program,
     parts: &Parts,
     headers: HeaderMap,
     body: &Bytes,
-) -> Result<Response<Body>, String> {
+) -> Result<Option<Response<Received>>, String> {
     let opened = timeout(OPEN_LIMIT, program.open()).await;
-    let (mut sender, connection) =
-        opened.map_err(|_| "net/http: TLS handshake timeout".to_owned())??;
+    let opened = opened.map_err(|_| "net/http: TLS handshake timeout".to_owned())??;
     let target = parts.uri.path_and_query();
     let request = Request::builder()
         .method(parts.method.clone())
@@ -169,65 +225,57 @@ async fn send(
         .body(Full::new(body.clone()));
     let mut request = request.map_err(|why| why.to_string())?;
     *request.headers_mut() = headers;
-    let mut connection = Box::pin(connection);
-    let answer = {
-        // The connection makes progress only while it is polled.
-        let mut answering = pin!(sender.send_request(request));
-        let exchange = async {
-            tokio::select! {
-                biased;
-                answer = &mut answering => answer,
-                _ = &mut connection => answering.await,
-            }
-        };
-        match timeout(HEAD_LIMIT, exchange).await {
-            Ok(answer) => answer,
-            Err(_) => {
-                return Ok(text(
-                    504,
-                    "Timeout: request did not complete within the allotted timeout",
-                ));
-            }
-        }
-    };
-    let (answered, body) = answer.map_err(|why| why.to_string())?.into_parts();
+    let answer = timeout(HEAD_LIMIT, exchange::send(opened, request)).await;
+    answer.ok().transpose()
+}
+
+/// The answer for the client.
+fn relayed(answer: Response<Received>) -> Result<Response<Body>, String> {
+    let (answered, body) = answer.into_parts();
+    if answered.status == StatusCode::SWITCHING_PROTOCOLS {
+        let protocol = answered.headers.get(header::UPGRADE);
+        let protocol = protocol.and_then(|name| name.to_str().ok());
+        let protocol = protocol.unwrap_or_default();
+        return Err(format!(
+            "backend tried to switch protocol {protocol:?} when \"\" was requested"
+        ));
+    }
     let is_redirect = answered.status.is_redirection();
     if is_redirect && answered.headers.contains_key(header::LOCATION) {
         let why = "the backend attempted to redirect this request, which is not permitted";
         return Ok(text(502, why));
     }
-    let pieces = pieces(connection, body);
-    let mut response = Response::new(Body::stream(pieces));
+    let pieces = BodyDataStream::new(body).map_err(std::io::Error::other);
+    let mut response = Response::new(Body::fallible(pieces));
     *response.status_mut() = answered.status;
-    let kept = answered.headers.iter();
-    for (name, value) in kept.filter(|(name, _)| !OF_CONNECTIONS.contains(name)) {
-        response.headers_mut().append(name.clone(), value.clone());
-    }
+    *response.headers_mut() = answered.headers;
     let headers = response.headers_mut();
+    for name in OF_CONNECTIONS {
+        headers.remove(name);
+    }
     headers
         .entry(header::CACHE_CONTROL)
         .or_insert(HeaderValue::from_static("no-cache, private"));
     Ok(response)
 }
 
-/// The pieces of a body, as the connection brings them. A broken connection ends them, and without a length the
-/// client takes them for the whole.
-fn pieces<C>(connection: std::pin::Pin<Box<C>>, body: Incoming) -> impl Stream<Item = Bytes> + Send
-where
-    C: Future + Send,
-{
-    let mut connection = Some(connection);
-    let mut body = Box::pin(body);
-    let frames = futures::stream::poll_fn(move |cx| {
-        if let Some(open) = &mut connection
-            && open.as_mut().poll(cx).is_ready()
-        {
-            connection = None;
-        }
-        match ready!(body.as_mut().poll_frame(cx)) {
-            Some(Ok(frame)) => Poll::Ready(Some(frame)),
-            Some(Err(_)) | None => Poll::Ready(None),
-        }
-    });
-    frames.filter_map(|frame| std::future::ready(frame.into_data().ok()))
+/// The answer to a client that wants another protocol. From then on, bytes pass in both directions.
+/// Upstream: `UpgradeAwareHandler.tryUpgrade`.
+async fn changed(answer: Response<Received>) -> Result<Response<Body>, String> {
+    let status = answer.status();
+    if status.is_client_error() || status.is_server_error() {
+        return relayed(answer);
+    }
+    if status != StatusCode::SWITCHING_PROTOCOLS {
+        let code = status.as_u16();
+        return Err(format!("invalid upgrade response: status code {code}"));
+    }
+    let mut response = Response::new(Body::Whole(None));
+    *response.status_mut() = status;
+    *response.headers_mut() = answer.headers().clone();
+    let connection = exchange::upgraded(answer).await;
+    let connection = connection.map_err(|why| why.to_string())?;
+    let begun = Begun::new(Changed::Piped(connection));
+    response.extensions_mut().insert(begun);
+    Ok(response)
 }

@@ -16,6 +16,8 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use http::header::{CONNECTION, HeaderMap, HeaderName, HeaderValue, UPGRADE};
 use http::request::Parts;
+use hyper::upgrade::Upgraded;
+use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
 use ring::digest;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
@@ -147,17 +149,25 @@ pub(crate) struct Session {
     work: Work,
 }
 
-/// A session in the extensions of its answer, which have to be cloneable.
+/// The use of a connection after its change of protocol.
+#[derive(Debug)]
+pub(crate) enum Changed {
+    Session(Box<Session>),
+    /// Bytes pass between the client and another program.
+    Piped(Upgraded),
+}
+
+/// A use of a connection in the extensions of its answer, which have to be cloneable.
 #[derive(Debug, Clone)]
-pub(crate) struct Begun(Arc<Mutex<Option<Session>>>);
+pub(crate) struct Begun(Arc<Mutex<Option<Changed>>>);
 
 impl Begun {
-    pub(super) fn new(session: Session) -> Self {
-        Self(Arc::new(Mutex::new(Some(session))))
+    pub(super) fn new(changed: Changed) -> Self {
+        Self(Arc::new(Mutex::new(Some(changed))))
     }
 
-    /// The session, once.
-    pub(crate) fn take(&self) -> Option<Session> {
+    /// The use, once.
+    pub(crate) fn take(&self) -> Option<Changed> {
         self.0.lock().take()
     }
 }
@@ -272,9 +282,32 @@ impl Work {
     }
 }
 
+impl Changed {
+    /// Uses an upgraded connection until one side ends it.
+    pub(crate) async fn run(self, io: impl AsyncRead + AsyncWrite + Send + Unpin) {
+        match self {
+            Self::Session(session) => session.run(io).await,
+            Self::Piped(program) => pipe(io, TokioIo::new(program)).await,
+        }
+    }
+}
+
+/// Copies in both directions until one side ends. Upstream: `UpgradeAwareHandler.tryUpgrade`.
+async fn pipe(client: impl AsyncRead + AsyncWrite, program: impl AsyncRead + AsyncWrite) {
+    let (mut from_client, mut to_client) = tokio::io::split(client);
+    let (mut from_program, mut to_program) = tokio::io::split(program);
+    let copied = tokio::select! {
+        copied = tokio::io::copy(&mut from_client, &mut to_program) => copied,
+        copied = tokio::io::copy(&mut from_program, &mut to_client) => copied,
+    };
+    if let Err(error) = copied.and(to_client.shutdown().await) {
+        tracing::debug!(%error, "a connection to another program failed");
+    }
+}
+
 impl Session {
     /// Runs on an upgraded connection until the work is done or the client is gone.
-    pub(crate) async fn run(self, io: impl AsyncRead + AsyncWrite + Send + Unpin) {
+    async fn run(self, io: impl AsyncRead + AsyncWrite + Send + Unpin) {
         let (to_work, input) = unbounded_channel();
         let (output, from_work) = channel(UNSENT);
         let pipes = (to_work, from_work);

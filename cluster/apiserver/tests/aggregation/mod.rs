@@ -1,130 +1,34 @@
 //! APIServices that lead to a program on this machine. The expected answers are those of
 //! kube-apiserver 1.36.2 with such a program.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures::StreamExt;
-use http::{HeaderMap, Method, Request, Response, StatusCode};
-use http_body_util::combinators::UnsyncBoxBody;
-use http_body_util::{BodyExt, BodyStream, Full, StreamBody};
-use hyper::body::{Frame, Incoming};
-use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
-use parking_lot::Mutex;
+use http::{Request, Response};
+use http_body_util::{BodyExt, BodyStream, Full};
 use serde_json::{Value, json};
 use steersman_devcluster::DevCluster;
 use steersman_devcluster::auth::User;
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
-use tokio::task::JoinHandle;
-use tokio_rustls::TlsAcceptor;
 use tower::Service;
 
 use crate::support::hook::Certificate;
+use program::{Program, resources};
+
+mod checks;
+mod documents;
+mod program;
+mod proxy;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 const VERSION: &str = "/apis/things.example.com/v1";
 const THINGS: &str = "/apis/things.example.com/v1/namespaces/default/things";
+const BROKEN: &str = "/apis/things.example.com/v1/broken";
+const ECHO: &str = "/apis/things.example.com/v1/echo";
+const DOCUMENT: &str = "/openapi/v3/apis/things.example.com/v1";
 const API_SERVICES: &str = "/apis/apiregistration.k8s.io/v1/apiservices";
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
-
-type Body = UnsyncBoxBody<Bytes, std::io::Error>;
-
-/// A program that serves things.
-struct Program {
-    /// Paths and headers of the requests so far.
-    seen: Arc<Mutex<Vec<(String, HeaderMap)>>>,
-    /// A watch sends a frame for each permit.
-    frames: Arc<Semaphore>,
-    running: JoinHandle<()>,
-}
-
-impl Program {
-    fn start(listener: TcpListener, acceptor: TlsAcceptor) -> Self {
-        let seen = Arc::<Mutex<Vec<_>>>::default();
-        let frames = Arc::new(Semaphore::new(0));
-        let log = seen.clone();
-        let permits = frames.clone();
-        let running = tokio::spawn(async move {
-            loop {
-                let (stream, _) = listener.accept().await.unwrap();
-                let Ok(stream) = acceptor.accept(stream).await else {
-                    continue;
-                };
-                let log = log.clone();
-                let permits = permits.clone();
-                let service = service_fn(move |request: Request<Incoming>| {
-                    let path = request.uri().to_string();
-                    log.lock().push((path, request.headers().clone()));
-                    let permits = permits.clone();
-                    async move { Ok::<_, std::io::Error>(answer(request, permits).await) }
-                });
-                tokio::spawn(async move {
-                    let http = hyper::server::conn::http1::Builder::new();
-                    let _closed = http.serve_connection(TokioIo::new(stream), service).await;
-                });
-            }
-        });
-        Self {
-            seen,
-            frames,
-            running,
-        }
-    }
-
-    /// The headers of the last request for `path`.
-    fn headers(&self, path: &str) -> HeaderMap {
-        let seen = self.seen.lock();
-        let mut found = seen.iter().rev();
-        found.find(|(known, _)| known == path).unwrap().1.clone()
-    }
-}
-
-async fn answer(request: Request<Incoming>, permits: Arc<Semaphore>) -> Response<Body> {
-    let whole = |code: u16, text: String| {
-        let body = Full::new(Bytes::from(text)).map_err(|never| match never {});
-        let mut response = Response::new(body.boxed_unsync());
-        *response.status_mut() = StatusCode::from_u16(code).unwrap();
-        let json = "application/json".parse().unwrap();
-        response.headers_mut().insert("content-type", json);
-        response
-    };
-    let path = request.uri().path().to_owned();
-    if request.uri().query() == Some("watch=1") {
-        let events = futures::stream::unfold((0, permits), |(number, permits)| async move {
-            permits.acquire().await.unwrap().forget();
-            let frame = Frame::data(Bytes::from(format!("{{\"number\": {number}}}\n")));
-            Some((Ok(frame), (number + 1, permits)))
-        });
-        return Response::new(StreamBody::new(events.take(2)).boxed_unsync());
-    }
-    match &*path {
-        VERSION => whole(200, resources().to_string()),
-        THINGS if request.method() == Method::POST => {
-            let body = request.into_body().collect().await.unwrap().to_bytes();
-            whole(201, String::from_utf8(body.to_vec()).unwrap())
-        }
-        // The layout of the program stays.
-        THINGS => whole(200, "{\"kind\":  \"ThingList\"}".to_owned()),
-        "/apis/things.example.com/v1/elsewhere" => {
-            let mut response = whole(302, String::new());
-            let place = "/elsewhere".parse().unwrap();
-            response.headers_mut().insert("location", place);
-            response
-        }
-        _ => whole(404, json!({"kind": "Status", "code": 404}).to_string()),
-    }
-}
-
-fn resources() -> Value {
-    json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": "things.example.com/v1", "resources": [
-        {"name": "things", "singularName": "thing", "namespaced": true, "kind": "Thing", "verbs": ["get", "list"]},
-        {"name": "things/scale", "singularName": "", "namespaced": true, "group": "autoscaling", "version": "v1",
-            "kind": "Scale", "verbs": ["get"]},
-    ]})
-}
 
 fn api_service(certificate: &Certificate, port: u16) -> Value {
     json!({
@@ -202,6 +106,18 @@ async fn aggregating(listener: &TcpListener, certificate: &Certificate) -> DevCl
     let builder = DevCluster::builder().object(external_name());
     let cluster = builder.object(api_service(certificate, port)).start().await;
     cluster.unwrap()
+}
+
+/// Deletes the APIService, and waits until the server no longer asks the program.
+async fn delete(cluster: &DevCluster) {
+    let path = format!("{API_SERVICES}/v1.things.example.com");
+    cluster.delete(&path).await.unwrap();
+    let gone = async {
+        while get(cluster, VERSION).await.0 != 404 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, gone).await.unwrap();
 }
 
 #[tokio::test]
@@ -283,16 +199,7 @@ async fn an_api_service_is_available_when_its_program_answers() {
     assert_eq!(discovered(&cluster).await, current);
     assert_eq!(program.headers(VERSION)["x-remote-user"], "jane");
 
-    cluster
-        .delete(&format!("{API_SERVICES}/v1.things.example.com"))
-        .await
-        .unwrap();
-    let gone = async {
-        while get(&cluster, VERSION).await.0 != 404 {
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::time::timeout(PATIENCE, gone).await.unwrap();
+    delete(&cluster).await;
 }
 
 #[tokio::test]

@@ -2,10 +2,9 @@
 //! and `kubectl explain`.
 //!
 //! That crate can also give schemas at run time, but the code for it is megabytes that everything
-//! built with it would carry. The table of types lacks comments. They are in files that the
-//! generator writes line by line.
+//! built with it would carry. The table of types lacks comments. They are in the code of those schemas, which
+//! a generator writes line by line. Unlike the comments of the types, it has upstream's layout.
 
-use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -122,33 +121,107 @@ fn describe(source: &str, out: &mut String) {
     let Some(name) = short_name(definition) else {
         return;
     };
-    let json_names = json_names(source);
-    let mut docs: Vec<&str> = Vec::new();
-    let mut inside = false;
-    for line in source.lines().skip(1) {
-        let line = line.trim();
-        if let Some(doc) = line.strip_prefix("///") {
-            docs.push(doc.strip_prefix(' ').unwrap_or(doc));
-        } else if !inside && (line.starts_with("pub struct ") || line.starts_with("pub enum ")) {
-            writeln!(out, "={name} {definition} {}", joined(&mut docs))
-                .expect("writing to a string cannot fail");
-            if !line.ends_with('{') || line.starts_with("pub enum ") {
-                return;
+    let Some((_, schema)) = source.split_once("json_schema!({") else {
+        return;
+    };
+    let mut schema = Schema::read(schema);
+    // The crate joins the descriptions of this type and of its field.
+    if name == "meta.WatchEvent" {
+        schema.divide("object");
+    }
+    writeln!(out, "={name} {definition} {}", schema.description)
+        .expect("writing to a string cannot fail");
+    for (field, description) in schema.fields {
+        let mark = if schema.required.contains(&field) {
+            '!'
+        } else {
+            '?'
+        };
+        writeln!(out, "{field} {mark} {description}").expect("writing to a string cannot fail");
+    }
+}
+
+/// What a generated schema tells.
+#[derive(Default)]
+struct Schema<'a> {
+    description: String,
+    fields: Vec<(&'a str, String)>,
+    required: Vec<&'a str>,
+}
+
+impl<'a> Schema<'a> {
+    /// Reads the lines of a schema. Their indentation tells the depth: 12 columns for the keywords of the
+    /// type, 16 for the names of fields, and 20 for the keywords of a field.
+    fn read(source: &'a str) -> Self {
+        let mut schema = Self::default();
+        let mut is_required = false;
+        for line in source.lines() {
+            let text = line.trim_start();
+            match (line.len() - text.len(), described(text)) {
+                (12, Some(description)) => schema.description = description,
+                (12, None) => is_required = text.starts_with("\"required\""),
+                (16, _) if is_required => schema.required.extend(quoted(text)),
+                (16, _) => {
+                    let field = quoted(text).filter(|_| text.contains("\": "));
+                    schema
+                        .fields
+                        .extend(field.map(|name| (name, String::new())));
+                }
+                (20, Some(description)) => {
+                    if let Some((_, last)) = schema.fields.last_mut() {
+                        *last = description;
+                    }
+                }
+                _ => {}
             }
-            inside = true;
-        } else if line == "}" {
+        }
+        schema
+    }
+
+    /// Leaves the first paragraph to the type, and moves the others to a field.
+    fn divide(&mut self, field: &str) {
+        let Some((own, rest)) = self.description.split_once("\\n\\n") else {
             return;
-        } else if let Some((field, ty)) = line
-            .strip_prefix("pub ")
-            .and_then(|rest| rest.split_once(": "))
-            .filter(|_| inside)
-        {
-            let required = if ty.starts_with("Option<") { '?' } else { '!' };
-            let json = json_names.get(field).copied().unwrap_or(field);
-            writeln!(out, "{json} {required} {}", joined(&mut docs))
-                .expect("writing to a string cannot fail");
+        };
+        let named = self.fields.iter_mut().find(|(name, _)| *name == field);
+        if let Some((_, description)) = named {
+            *description = rest.trim_end_matches("\\n").to_owned();
+            self.description = own.to_owned();
         }
     }
+}
+
+/// The text in quotes at the start of a line.
+fn quoted(text: &str) -> Option<&str> {
+    text.strip_prefix('"')?.split('"').next()
+}
+
+/// The description on a line of a schema, which has one of two forms.
+fn described(text: &str) -> Option<String> {
+    let keyword = text
+        .strip_prefix("\"description\": \"")
+        .and_then(|rest| rest.strip_suffix("\","));
+    let insert = || {
+        text.strip_prefix("schema_obj.ensure_object().insert(\"description\".into(), \"")?
+            .strip_suffix("\".into());")
+    };
+    keyword.or_else(insert).map(in_one_line)
+}
+
+/// The literal with `\n` and `\\` as its only escapes.
+fn in_one_line(literal: &str) -> String {
+    let mut text = String::with_capacity(literal.len());
+    let mut letters = literal.chars();
+    while let Some(letter) = letters.next() {
+        let escaped = (letter == '\\').then(|| letters.next()).flatten();
+        match escaped {
+            None => text.push(letter),
+            Some('t') => text.push('\t'),
+            Some('"') => text.push('"'),
+            Some(other) => text.extend(['\\', other]),
+        }
+    }
+    text
 }
 
 /// `apps.DeploymentSpec` for `io.k8s.api.apps.v1.DeploymentSpec`, as the table of types has it;
@@ -161,52 +234,10 @@ fn short_name(definition: &str) -> Option<String> {
     match (*group, *version) {
         ("autoscaling", "v1") => Some(format!("autoscalingv1.{name}")),
         ("autoscaling", "v2") => Some(format!("autoscaling.{name}")),
-        ("api", "resource") | ("util", "intstr") | ("pkg", "version") => {
+        ("api", "resource") | ("util", "intstr") | ("pkg", "version" | "runtime") => {
             Some(format!("{version}.{name}"))
         }
         (group, "v1") => Some(format!("{group}.{name}")),
         _ => None,
     }
-}
-
-/// JSON names by the names of the fields in Rust.
-fn json_names(source: &str) -> HashMap<&str, &str> {
-    source
-        .lines()
-        .filter_map(|line| {
-            let (json, rust) = line
-                .trim()
-                .strip_prefix('"')?
-                .split_once("\" => Field::Key_")?;
-            Some((rust.trim_end_matches(','), json))
-        })
-        .collect()
-}
-
-/// The comment in one line, without the backslashes that rustdoc wants before brackets.
-fn joined(docs: &mut Vec<&str>) -> String {
-    let mut text = String::new();
-    for (index, line) in docs.drain(..).enumerate() {
-        if index > 0 {
-            text.push_str("\\n");
-        }
-        let mut letters = line.chars().peekable();
-        while let Some(letter) = letters.next() {
-            match letter {
-                '\\' if letters.peek().is_some_and(char::is_ascii_punctuation) => {
-                    // A backslash that is meant is kept as two, as a line break is kept as one and
-                    // a letter.
-                    if letters.next_if_eq(&'\\').is_some() {
-                        text.push_str("\\\\");
-                    }
-                }
-                '\\' => text.push_str("\\\\"),
-                letter => text.push(letter),
-            }
-        }
-    }
-    while let Some(rest) = text.strip_suffix("\\n") {
-        text.truncate(rest.len());
-    }
-    text
 }

@@ -20,6 +20,7 @@ mod message;
 mod newer;
 mod older;
 mod paths;
+mod published;
 mod schemas;
 
 pub(crate) use message::document as message;
@@ -93,18 +94,22 @@ pub(crate) struct Document {
 
 /// The document of a group version, such as `apis/apps/v1`, or of a page of the server.
 pub(crate) fn document(registry: &Registry, path: &str) -> Option<Document> {
-    let entries = match path.split('/').collect::<Vec<_>>().as_slice() {
-        ["api", version] => registry.resources("", version),
-        ["apis", group, version] => registry.resources(group, version),
-        _ => Vec::new(),
+    let own = match path.split('/').collect::<Vec<_>>()[..] {
+        ["api", version] => Some(("", version)),
+        ["apis", group, version] => Some((group, version)),
+        _ => None,
     };
+    let entries = own.map(|(group, version)| registry.resources(group, version));
+    let entries = entries.unwrap_or_default();
     let page = paths::pages(registry)
         .into_iter()
         .find(|page| page.path == path);
     if entries.is_empty() && page.is_none() {
         return None;
     }
-    let mut schemas = Schemas::of(registry.release());
+    let core = ("", "v1");
+    let known = [core].into_iter().chain(own.filter(|own| *own != core));
+    let mut schemas = Schemas::of(registry.release(), known);
     let mut paths = Map::new();
     paths.extend(page.as_ref().map(|page| page.item(&mut schemas)));
     for entry in &entries {

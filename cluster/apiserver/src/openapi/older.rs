@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::paths::pages;
 use super::schemas::Schemas;
-use super::{Document, fingerprint};
+use super::{Document, fingerprint, published};
 use crate::registry::Registry;
 
 /// Parameters that stay in their operations. Versions of kubectl before 1.27 look there for the
@@ -17,7 +17,7 @@ const UNSHARED: [&str; 3] = ["name", "dryRun", "fieldValidation"];
 
 /// The document of all group versions.
 pub(crate) fn document(registry: &Registry) -> Document {
-    let mut schemas = Schemas::of(registry.release());
+    let mut schemas = Schemas::of(registry.release(), published::group_versions());
     let mut shared = Shared::default();
     let mut paths = Map::new();
     let mut all = Vec::new();

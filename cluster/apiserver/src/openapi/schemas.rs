@@ -1,12 +1,12 @@
 //! Schemas of types, by their names in OpenAPI.
 //!
 //! A schema has upstream's keywords and extensions: descriptions, defaults, required fields, list
-//! types and merge keys. The oddities in the tables below are upstream's.
+//! types and merge keys. [`published`] has the tables of exceptions.
 
 use serde_json::{Map, Value, json};
 use steersman_releases::Release;
 
-use super::enums;
+use super::{enums, published};
 use crate::kinds::Resource;
 use crate::schema::descriptions::{self, Described};
 use crate::schema::{self, Field, Struct, Topology, Type};
@@ -20,7 +20,15 @@ const PATCH: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.Patch";
 pub(super) struct Schemas {
     types: Map<String, Value>,
     release: Release,
+    /// The group versions that have the common kinds, such as `DeleteOptions`.
+    group_versions: Vec<(String, String)>,
 }
+
+/// The extension with the kinds of a type.
+const KINDS: &str = "x-kubernetes-group-version-kind";
+
+/// Kinds that each group version has.
+const COMMON: [&str; 2] = ["meta.DeleteOptions", "meta.WatchEvent"];
 
 /// The reference to a type of the document.
 pub(super) fn reference(definition: &str) -> String {
@@ -55,76 +63,22 @@ fn shape_of(group: &str, version: &str, kind: &str) -> Option<&'static Struct> {
     schema::of_object(kind, &json!({"apiVersion": version}))
 }
 
-/// (type, field, value): upstream's published defaults, where they differ from the zero of the
-/// field's type.
-const DEFAULTS: [(&str, &str, &str); 21] = [
-    ("core.AzureDiskVolumeSource", "cachingMode", "ReadWrite"),
-    ("core.AzureDiskVolumeSource", "fsType", "ext4"),
-    ("core.AzureDiskVolumeSource", "kind", "Shared"),
-    ("core.AzureDiskVolumeSource", "readOnly", "false"),
-    ("core.ContainerPort", "protocol", "TCP"),
-    ("core.FileKeySelector", "optional", "false"),
-    (
-        "core.ISCSIPersistentVolumeSource",
-        "iscsiInterface",
-        "default",
-    ),
-    ("core.ISCSIVolumeSource", "iscsiInterface", "default"),
-    (
-        "core.RBDPersistentVolumeSource",
-        "keyring",
-        "/etc/ceph/keyring",
-    ),
-    ("core.RBDPersistentVolumeSource", "pool", "rbd"),
-    ("core.RBDPersistentVolumeSource", "user", "admin"),
-    ("core.RBDVolumeSource", "keyring", "/etc/ceph/keyring"),
-    ("core.RBDVolumeSource", "pool", "rbd"),
-    ("core.RBDVolumeSource", "user", "admin"),
-    ("core.ReplicationControllerSpec", "replicas", "1"),
-    ("core.ScaleIOPersistentVolumeSource", "fsType", "xfs"),
-    (
-        "core.ScaleIOPersistentVolumeSource",
-        "storageMode",
-        "ThinProvisioned",
-    ),
-    ("core.ScaleIOVolumeSource", "fsType", "xfs"),
-    ("core.ScaleIOVolumeSource", "storageMode", "ThinProvisioned"),
-    ("core.ServicePort", "protocol", "TCP"),
-    ("resource.DeviceToleration", "operator", "Equal"),
-];
-
-/// The published default of a field. Without one, a field that is always written has the zero of
-/// its type.
-fn default_of(holder: &str, field: &Field) -> Option<Value> {
-    let published = DEFAULTS
-        .iter()
-        .find(|(shape, name, _)| *shape == holder && *name == field.name);
-    if let Some((.., text)) = published {
-        let is_text = field.ty == Type::Text;
-        return Some(if is_text {
-            json!(text)
-        } else {
-            serde_json::from_str(text).unwrap_or_default()
-        });
-    }
-    match field.ty {
-        _ if !field.always || field.nullable => None,
-        Type::Struct(_) => Some(json!({})),
-        Type::Text | Type::Int32 | Type::Int64 | Type::Float | Type::Bool => Some(field.zero()),
-        _ => None,
-    }
-}
-
 /// The name of a type in OpenAPI. A type without descriptions has the name of the table.
 fn definition_of(shape: &Struct) -> &'static str {
     descriptions::of(shape.name()).map_or(shape.name(), |described| described.definition)
 }
 
 impl Schemas {
-    pub(super) fn of(release: Release) -> Self {
+    /// No types so far. `group_versions` have the common kinds.
+    pub(super) fn of<'a>(
+        release: Release,
+        group_versions: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> Self {
+        let owned = |(group, version): (&str, &str)| (group.to_owned(), version.to_owned());
         Self {
             types: Map::new(),
             release,
+            group_versions: group_versions.into_iter().map(owned).collect(),
         }
     }
 
@@ -166,7 +120,7 @@ impl Schemas {
                 }
             }
         };
-        schema["x-kubernetes-group-version-kind"] = kind;
+        schema[KINDS] = kind;
         self.types.insert(definition.clone(), schema);
         definition
     }
@@ -178,7 +132,7 @@ impl Schemas {
             shape_of(group, version, kind).filter(|_| !self.types.contains_key(definition))
         {
             self.add(shape);
-            self.types[definition]["x-kubernetes-group-version-kind"] =
+            self.types[definition][KINDS] =
                 json!([{"group": group, "kind": kind, "version": version}]);
         }
     }
@@ -187,12 +141,6 @@ impl Schemas {
     pub(super) fn shape(&mut self, name: &str, definition: &str) -> String {
         if let Some(shape) = schema::by_name(name) {
             self.add(shape);
-            let is_object = shape.field("apiVersion").is_some();
-            let kind = "x-kubernetes-group-version-kind";
-            let schema = &mut self.types[definition];
-            if is_object && schema.get(kind).is_none() {
-                schema[kind] = json!([{"group": "", "kind": shape.short_name(), "version": "v1"}]);
-            }
         }
         definition.to_owned()
     }
@@ -276,7 +224,7 @@ impl Schemas {
             .collect();
         let required: Vec<&str> = fields()
             .map(|field| field.name)
-            .filter(|name| requires(shape, described, name))
+            .filter(|name| published::requires(shape, described, name))
             .collect();
         if !properties.is_empty() {
             schema["properties"] = Value::from(properties);
@@ -287,13 +235,39 @@ impl Schemas {
         if shape.atomic {
             schema["x-kubernetes-map-type"] = json!("atomic");
         }
+        let kinds = self.kinds_of(shape);
+        if !kinds.is_empty() {
+            schema[KINDS] = Value::from(kinds);
+        }
+        if let Some(unions) = published::unions(shape) {
+            schema["x-kubernetes-unions"] = unions;
+        }
         self.types.insert(definition.to_owned(), schema);
+    }
+
+    /// The kinds that have a type, apart from those of resources: [`Schemas::add_kind`] knows them.
+    fn kinds_of(&self, shape: &Struct) -> Vec<Value> {
+        let kind = |group: &str, version: &str| json!({"group": group, "kind": shape.short_name(), "version": version});
+        if COMMON.contains(&shape.name()) {
+            let all = self.group_versions.iter();
+            return all.map(|(group, version)| kind(group, version)).collect();
+        }
+        let is_core = ["core.", "meta."]
+            .iter()
+            .any(|group| shape.name().starts_with(group));
+        let has_kind = |field: &Field| field.embedded == Some("TypeMeta");
+        let is_kind = shape.field("kind").is_some_and(has_kind);
+        (is_core && is_kind)
+            .then(|| kind("", "v1"))
+            .into_iter()
+            .collect()
     }
 
     /// The schema of a field: its type, default, description, list type and patch strategy.
     fn property(&mut self, holder: &Struct, field: &Field, described: Option<&Described>) -> Value {
-        let mut schema = self.value(&field.ty);
-        if let Some(default) = default_of(holder.name(), field) {
+        let open = published::open_type(holder, field);
+        let mut schema = self.value(&field.ty, open);
+        if let Some(default) = published::default_of(holder.name(), field) {
             schema["default"] = default;
         }
         let own = described.and_then(|described| described.field(field.name));
@@ -330,10 +304,13 @@ impl Schemas {
         if let Some(key) = field.patch.merge_key {
             schema["x-kubernetes-patch-merge-key"] = json!(key);
         }
-        schema
+        published::correct(holder, field, &mut schema);
+        let is_bare = schema.as_object().is_some_and(|schema| schema.len() == 1);
+        if is_bare { bare(schema) } else { schema }
     }
 
-    fn value(&mut self, ty: &Type) -> Value {
+    /// `open` is the type of values that may be any JSON.
+    fn value(&mut self, ty: &Type, open: Option<&str>) -> Value {
         match ty {
             Type::Text | Type::Duration => json!({"type": "string"}),
             Type::Int32 => json!({"type": "integer", "format": "int32"}),
@@ -357,10 +334,14 @@ impl Schemas {
                 let either = json!({"format": "int-or-string", "oneOf": [{"type": "integer"}, {"type": "string"}]});
                 self.scalar("intstr.IntOrString", either)
             }
-            Type::Any => json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true}),
-            Type::List(item) => json!({"type": "array", "items": bare(self.value(item))}),
+            Type::Any => match open {
+                Some(name) if name.starts_with("apiextensions.") => self.scalar(name, json!({})),
+                Some(name) => self.scalar(name, json!({"type": "object"})),
+                None => json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true}),
+            },
+            Type::List(item) => json!({"type": "array", "items": bare(self.value(item, open))}),
             Type::Map(item) => {
-                json!({"type": "object", "additionalProperties": bare(self.value(item))})
+                json!({"type": "object", "additionalProperties": bare(self.value(item, open))})
             }
             Type::Struct(_) => ty.as_struct().map_or(Value::Null, |shape| {
                 self.add(shape);
@@ -378,21 +359,4 @@ impl Schemas {
         self.types.entry(described.definition).or_insert(schema);
         refer(described.definition)
     }
-}
-
-/// Types with an optional `name`, for upstream's backward compatibility.
-const NAMELESS: [&str; 7] = [
-    "core.ConfigMapEnvSource",
-    "core.ConfigMapKeySelector",
-    "core.ConfigMapProjection",
-    "core.LocalObjectReference",
-    "core.SecretEnvSource",
-    "core.SecretKeySelector",
-    "core.SecretProjection",
-];
-
-fn requires(holder: &Struct, described: Option<&Described>, name: &str) -> bool {
-    // Upstream requires `metadata` in no type.
-    let is_optional = name == "metadata" || (name == "name" && NAMELESS.contains(&holder.name()));
-    !is_optional && described.is_some_and(|described| described.requires(name))
 }

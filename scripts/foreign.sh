@@ -13,7 +13,8 @@
 # --servers: `embedded`; `real`, which is etcd, kube-apiserver, kube-controller-manager and kube-scheduler of
 # --assets with simulated nodes; `manager`, the same with Steersman as the manager. Without it, `embedded`, and with
 # --assets the others as well. --results keeps logs and results; a further run with the same folder adds to them.
-# --only selects e2e specs by a regular expression. --write renews the table in FILE from --results.
+# --only selects e2e specs by a regular expression, and the environment variable WHAT suites of test/cmd by name. --write
+# renews the table in FILE from --results.
 # PYTHON is a Python with pytest and the packages of the suite. PORT and the five ports after it are used.
 set -euo pipefail
 root=$(realpath "$(dirname "$0")/..")
@@ -94,13 +95,18 @@ api_server() { # FOLDER [FLAG...]
     --service-account-key-file="$data/sa.key" --service-account-signing-key-file="$data/sa.key" \
     --service-account-issuer=https://kubernetes.default.svc --enable-bootstrap-token-auth --allow-privileged=true "${@:2}"
   until_ready "https://127.0.0.1:$port/readyz"
+  # Some clients know certificates only, and others tokens.
+  openssl req -x509 -CA "$data/ca.crt" -CAkey "$data/ca.key" -newkey rsa:2048 -nodes -keyout "$data/admin.key" \
+    -out "$data/admin.crt" -subj /O=system:masters/CN=admin -addext basicConstraints=critical,CA:false \
+    -addext extendedKeyUsage=clientAuth 2>>"$log/openssl.log"
   # The first certificate is that of the server, the second one its authority.
   cat >"$data/kubeconfig" <<END
 apiVersion: v1
 kind: Config
 clusters: [{name: foreign, cluster: {server: "https://127.0.0.1:$port",
   certificate-authority-data: $(base64 --wrap=0 "$data/apiserver.crt")}}]
-users: [{name: admin, user: {token: admin-token}}]
+users: [{name: admin, user: {token: admin-token, client-certificate-data: $(base64 --wrap=0 "$data/admin.crt"),
+  client-key-data: $(base64 --wrap=0 "$data/admin.key")}}]
 contexts: [{name: foreign, context: {cluster: foreign, user: admin}}]
 current-context: foreign
 END

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use serde_json::Value;
-use steersman_values::resource::SECRETS;
+use steersman_values::resource::{NODES, SECRETS};
 
 use super::{KUBELET, RESTARTED, START, exit, name};
 use crate::{Code, Doc, Explanation, Reason, World, warning};
@@ -215,6 +215,42 @@ pub(super) fn out_of_memory(doc: &Doc, answer: &mut Explanation) {
             }
         }
     }
+}
+
+/// Words of container runtimes and of kernels about an image for other machines.
+const OTHER_PLATFORM: [&str; 4] = [
+    "no match for platform in manifest",
+    "no matching manifest for",
+    "no image found in image index for architecture",
+    "exec format error",
+];
+
+/// Names the node and its architecture in the reason of an image that has no variant for it.
+pub(super) fn platform(world: &World, doc: &Doc, answer: &mut Explanation) {
+    let mut reasons = answer.reasons.iter_mut();
+    let is_meant = |reason: &&mut Reason| {
+        let mut words = OTHER_PLATFORM.iter();
+        words.any(|words| reason.message.contains(words))
+    };
+    let Some(reason) = reasons.find(is_meant) else {
+        return;
+    };
+    let node = doc.text("/spec/nodeName");
+    let found = world.get(&NODES, "", node).found();
+    let platform = found.as_ref().and_then(|node| {
+        let system = node.label("kubernetes.io/os").unwrap_or("linux");
+        let architecture = node.label("kubernetes.io/arch")?;
+        Some(format!("{system}/{architecture}"))
+    });
+    let platform = platform.unwrap_or_else(|| "the platform of the node".to_owned());
+    let (end, restarts) = match reason.message.split_once(RESTARTED) {
+        Some((end, count)) => (end, format!("{RESTARTED}{count}")),
+        None => (&*reason.message, String::new()),
+    };
+    reason.message = format!("{end}; node {node} is {platform}{restarts}");
+    reason.who = format!(
+        "owner of the image (a build for {platform}), or owner of the pod template (nodeSelector kubernetes.io/arch)"
+    );
 }
 
 /// Names the image pull secrets that the kubelet could not read. It then pulls without credentials.

@@ -8,6 +8,7 @@ mod claims;
 mod container;
 mod files;
 mod groups;
+mod policies;
 mod produced;
 mod readiness;
 mod scheduling;
@@ -20,6 +21,7 @@ use crate::{Code, Doc, Explanation, Reason, World};
 
 pub use claims::{USER_CONTROLLER, name_user};
 pub use groups::unavailable;
+pub use produced::produced;
 
 /// The kubelet's words after the name of a CSI driver without a plugin on the node.
 pub const UNREGISTERED_DRIVER: &str = " not found in the list of registered CSI drivers";
@@ -49,13 +51,18 @@ pub fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
     answer.state = format!("is {status}");
     match phase {
         "Succeeded" => {}
-        "Failed" => failed(doc, answer),
+        "Failed" => {
+            failed(doc, answer);
+            policies::name_closed(world, doc, answer);
+        }
         _ if doc.text("/spec/nodeName").is_empty() => scheduling::unscheduled(world, doc, answer),
         _ => {
             on_node(world, doc, answer);
             container::out_of_memory(doc, answer);
             container::pull_secrets(world, doc, answer);
+            container::platform(world, doc, answer);
             files::name_missing(world, doc, answer);
+            policies::name_closed(world, doc, answer);
             produced::follow(world, doc, answer);
             awaited::follow(world, doc, answer);
         }

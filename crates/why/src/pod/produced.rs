@@ -72,8 +72,8 @@ fn object(doc: &Doc, kind: &str, name: &str) -> String {
     format!("{} {}/{name}", title(kind), doc.namespace())
 }
 
-/// Names the object that should make the missing one in `reason`. Returns the answer about it if it stands still.
-fn produced(
+/// Names the object that should make the missing Secret or ConfigMap `name` in `reason`; `kind` is in lower case. Returns the answer about it if it stands still.
+pub fn produced(
     world: &World,
     doc: &Doc,
     (kind, name): (&str, &str),

@@ -98,8 +98,40 @@ pub(super) fn blocked_start(world: &World, doc: &Doc) -> Reason {
     reason.attempts = event.count;
     match claims::multi_attached(&event.message) {
         Some(volume) => claims::name_user(world, doc, volume, reason),
-        None => reason,
+        None => name_node(world, doc, reason),
     }
+}
+
+/// The condition of node-problem-detector about a file system that the kernel has made read-only.
+const READ_ONLY: &str = "ReadonlyFilesystem";
+
+/// Names the node in the `reason` of a failed sandbox, and a file system of the node that is read-only.
+fn name_node(world: &World, doc: &Doc, mut reason: Reason) -> Reason {
+    let node = doc.text("/spec/nodeName");
+    let is_sandbox = reason.code == Code::SandboxFailed;
+    let is_read_only = reason.message.contains("read-only file system");
+    if is_sandbox {
+        reason.message = format!("{}; the node is {node}", reason.message);
+    }
+    if !is_read_only {
+        return reason;
+    }
+    let found = world.get(&NODES, "", node).found();
+    let condition = found.and_then(|node| node.condition(READ_ONLY));
+    let condition = condition.filter(|condition| condition.text("/status") == "True");
+    if let Some(condition) = &condition {
+        reason.message = format!(
+            "{}; {READ_ONLY} of {node} is True ({}): {}",
+            reason.message,
+            condition.text("/reason"),
+            condition.text("/message")
+        );
+    }
+    // A volume may be read-only on purpose.
+    if is_sandbox || condition.is_some() {
+        reason.who = format!("administrator of node {node} (its disk and file system)");
+    }
+    reason
 }
 
 /// The one that can mend a failed mount on `node`, by words of the kubelet and of `mount`.

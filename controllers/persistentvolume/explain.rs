@@ -16,7 +16,7 @@ use steersman_why::{Code, Doc, Explanation, Reason, World, existing, warning};
 
 use super::claim::{Step, step};
 use super::known::Volumes;
-use super::{NAME, enlarged};
+use super::{NAME, enlarged, source};
 
 /// Volumes that nearly fit, in one answer.
 ///
@@ -45,6 +45,10 @@ pub(crate) fn claim(world: &World, doc: &Doc, answer: &mut Explanation) {
         return;
     }
     answer.since = doc.time("/metadata/creationTimestamp");
+    if let Some(reason) = source::missing(world, doc) {
+        answer.add(reason);
+        return;
+    }
     let volumes = world.list(&PERSISTENT_VOLUMES, "");
     let classes = world.list(&STORAGE_CLASSES, "");
     let (Some(volumes), Some(classes)) = (volumes, classes) else {

@@ -45,6 +45,7 @@ mod plugins;
 mod provision;
 mod reclaim;
 mod recycler;
+mod source;
 mod sync;
 #[cfg(test)]
 mod tests;

@@ -1,11 +1,11 @@
 //! Why an Ingress does not work, as far as objects tell. Its controller is another program.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::SignedDuration;
 use serde_json::Value;
-use steersman_values::resource::{INGRESS_CLASSES, SERVICES};
-use steersman_why::{Code, Doc, Explanation, Reason, World, existing, named_trouble, warning};
+use steersman_values::resource::{INGRESS_CLASSES, SECRETS, SERVICES};
+use steersman_why::{Code, Doc, Explanation, Reason, World, existing, named_trouble, pod, warning};
 
 /// The annotation that older manifests have in place of `spec.ingressClassName`.
 const OLD_CLASS: &str = "kubernetes.io/ingress.class";
@@ -30,6 +30,9 @@ pub(super) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
     if addresses.is_empty() {
         unserved(world, doc, answer);
     }
+    for name in certificates(doc) {
+        certificate(world, doc, name, answer);
+    }
     for (name, ports) in backends(doc) {
         let found = world.get(&SERVICES, doc.namespace(), name);
         if found.is_absent() {
@@ -45,6 +48,62 @@ pub(super) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
                 answer.follow(about);
             }
         }
+    }
+}
+
+/// The class of the AWS Load Balancer Controller, which takes certificates by host.
+const BY_HOST: &str = "alb";
+
+/// The Secrets of `spec.tls`.
+fn certificates(doc: &Doc) -> BTreeSet<&str> {
+    let class = doc.text("/spec/ingressClassName");
+    if class == BY_HOST || annotation(doc, OLD_CLASS) == Some(BY_HOST) {
+        return BTreeSet::new();
+    }
+    let names = doc.items("/spec/tls").iter();
+    let names = names.filter_map(|tls| tls["secretName"].as_str());
+    names.filter(|name| !name.is_empty()).collect()
+}
+
+/// Adds the reason if the Secret `name` of `spec.tls` is missing or has no certificate. Controllers then serve a
+/// certificate of their own, and tell it in their log alone.
+fn certificate(world: &World, doc: &Doc, name: &str, answer: &mut Explanation) {
+    let namespace = doc.namespace();
+    let found = world.get(&SECRETS, namespace, name);
+    let since = doc.time("/metadata/creationTimestamp");
+    let mut reason = Reason::new(Code::CertificateMissing, "", String::new()).since(since);
+    if found.is_absent() {
+        let others = world.named(&SECRETS, name).unwrap_or_default();
+        let others: Vec<&str> = others.into_iter().map(Doc::namespace).collect();
+        let elsewhere = match others.first() {
+            None => String::new(),
+            Some(other) => format!(
+                "; one of this name is in namespace {other}, and an Ingress uses the Secrets of its own namespace alone"
+            ),
+        };
+        reason.message = format!("Secret {namespace}/{name} of spec.tls does not exist{elsewhere}");
+        reason.who =
+            format!("creator of Secret {namespace}/{name}, or owner of the Ingress (spec.tls)");
+        // A program that has just begun makes it next.
+        let is_new = since.is_none_or(|at| world.now.duration_since(at) < PATIENCE);
+        let about = pod::produced(world, doc, ("secret", name), &mut reason);
+        answer.waits_for.extend(about);
+        if !is_new || answer.is_stuck() {
+            answer.add(reason);
+        }
+    } else if let Some(secret) = found.found() {
+        let data = secret.at("/data").and_then(Value::as_object);
+        let has = |key: &&str| data.is_some_and(|data| data.contains_key(*key));
+        let missing = ["tls.crt", "tls.key"].into_iter().find(|key| !has(key));
+        let Some(missing) = missing else {
+            return;
+        };
+        let known = existing(data.into_iter().flatten().map(|(key, _)| key.as_str()));
+        reason.message =
+            format!("Secret {namespace}/{name} of spec.tls has no key {missing} ({known})");
+        reason.who =
+            format!("owner of Secret {namespace}/{name}, or owner of the Ingress (spec.tls)");
+        answer.add(reason);
     }
 }
 

@@ -275,6 +275,15 @@ impl World {
         Some(self.objects(need)?.iter().collect())
     }
 
+    /// The objects of a type with this name, in all namespaces. `None` if they are unread or may not be read.
+    pub fn named(&self, of: &ResourceType, name: &str) -> Option<Vec<&Doc>> {
+        if let Some(all) = self.everywhere(of) {
+            return Some(all.iter().filter(|doc| doc.name() == name).collect());
+        }
+        let fields = format!("metadata.name={name}");
+        Some(self.select(of, "", fields)?.iter().collect())
+    }
+
     /// The pods on the node `name`. `None` if they are unread or may not be read.
     pub fn pods_on(&self, name: &str) -> Option<Vec<&Doc>> {
         if let Some(all) = self.everywhere(&PODS) {

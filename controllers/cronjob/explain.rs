@@ -121,7 +121,7 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
     }
 }
 
-/// Follows the running Jobs that explain why no further run starts or ends.
+/// Follows the running Jobs that explain why no further run starts or ends, and the last one if it has failed.
 fn follow(world: &World, doc: &Doc, cron_job: &CronJob, draft: &Draft, answer: &mut Explanation) {
     // Under `Forbid`, the running Job is the reason even if it is well.
     let is_forbidden = cron_job.spec.concurrency_policy == ConcurrencyPolicy::Forbid;
@@ -130,6 +130,22 @@ fn follow(world: &World, doc: &Doc, cron_job: &CronJob, draft: &Draft, answer: &
         let about = found.map(|job| world.explain(&JOBS, &job));
         let shown = about.filter(|about| is_forbidden || about.is_stuck());
         answer.waits_for.extend(shown);
+    }
+    failed(world, doc, answer);
+}
+
+/// Follows the newest Job, if it has failed.
+fn failed(world: &World, doc: &Doc, answer: &mut Explanation) {
+    let jobs = world.controlled(&JOBS, doc.namespace(), doc.uid());
+    let jobs = jobs.unwrap_or_default().into_iter();
+    let newest = jobs.max_by_key(|job| job.time("/metadata/creationTimestamp"));
+    let is_failed = |job: &Doc| {
+        let failed = job.condition("Failed");
+        failed.is_some_and(|failed| failed.text("/status") == "True")
+    };
+    if let Some(job) = newest.filter(is_failed) {
+        answer.state = format!("{}, and Job {} of it has failed", answer.state, job.name());
+        answer.follow(world.explain(&JOBS, &job));
     }
 }
 

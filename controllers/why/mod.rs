@@ -8,6 +8,7 @@
 
 mod account;
 mod ask;
+mod bindings;
 mod conversion;
 mod deletion;
 mod drain;
@@ -219,6 +220,7 @@ pub fn explain(world: &World, of: &ResourceType, doc: &Doc) -> Explanation {
     webhook::name_configurations(world, &mut answer);
     conversion::follow(world, &mut answer);
     injected::name_injectors(world, of, doc, &mut answer);
+    bindings::name_bindings(world, &mut answer);
     limit_range::name_defaults(world, doc.namespace(), &mut answer);
     missing::name_existing(world, of, &mut answer);
     answer.sorted()

@@ -123,6 +123,7 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
         answer.add(reason);
     } else if !answer.is_stuck()
         && !answer.has(Code::Stabilized)
+        && !answer.has(Code::ScaledBy)
         && status.current_replicas == status.desired_replicas
     {
         // Equal sizes without another reason: the metrics ask for the present size. Stabilization would name
@@ -176,6 +177,36 @@ pub(crate) fn limited(world: &World, doc: &Doc) -> Option<Reason> {
     Some(reason.since(limited.time("/lastTransitionTime")))
 }
 
+/// The ScaledObject of KEDA that owns the autoscaler `doc`.
+fn scaled_object(doc: &Doc) -> Option<&str> {
+    let mut owners = doc.items("/metadata/ownerReferences").iter();
+    owners.find(|owner| owner["kind"] == "ScaledObject")?["name"].as_str()
+}
+
+/// Names the ScaledObject `scaler` of KEDA that owns `doc`, and follows it. KEDA itself scales from and to 0.
+fn scaled_from_zero(
+    world: &World,
+    doc: &Doc,
+    scaler: &str,
+    target: &str,
+    answer: &mut Explanation,
+) {
+    let namespace = doc.namespace();
+    let message = format!(
+        "{target} has 0 replicas, and ScaledObject {namespace}/{scaler} of KEDA decides about the first one"
+    );
+    let reason = Reason::new(Code::ScaledBy, "keda-operator", message);
+    answer.add(reason.who(format!("owner of ScaledObject {namespace}/{scaler}")));
+    let of = world.resource("keda.sh", "ScaledObject").found();
+    let found = of.and_then(|of| {
+        let found = world.get(&of, namespace, scaler).found()?;
+        Some(world.explain(&of, &found))
+    });
+    if let Some(about) = found.filter(Explanation::is_stuck) {
+        answer.follow(about);
+    }
+}
+
 /// The reason why no metrics decide the size.
 ///
 /// Failures of metrics differ by their remedy, and the texts of `problem.rs` and `metrics_api` tell them
@@ -195,6 +226,10 @@ fn active(
     }
     let why = active.text("/reason");
     let message = active.text("/message");
+    if let Some(scaler) = scaled_object(doc).filter(|_| why == "ScalingDisabled") {
+        scaled_from_zero(world, doc, scaler, target, answer);
+        return;
+    }
     let (code, who) = match why {
         "ScalingDisabled" => (
             Code::ScalingDisabled,

@@ -14,7 +14,7 @@ use steersman_why::{
 };
 
 use super::linked::Absent;
-use super::{grants, issued, linked, listeners};
+use super::{grants, issued, linked, listeners, triggers};
 
 /// Conditions of unknown meaning in one answer.
 const SHOWN: usize = 4;
@@ -93,6 +93,9 @@ pub(super) fn explain(world: &World, of: &ResourceType, doc: &Doc, answer: &mut 
         grants::name_missing(world, of, doc, one, reason);
         listeners::name_rules(world, of, doc, one, reason);
     }
+    // The trigger tells the cause of the condition.
+    let trigger = triggers::failed(world, of, doc).filter(|_| !reasons.is_empty());
+    answer.reasons.extend(trigger);
     answer.reasons.extend(reasons);
     if waits && !answer.is_stuck() {
         answer.reasons.extend(unclaimed(world, of, doc, &found));

@@ -24,6 +24,7 @@ mod missing;
 mod node;
 mod snapshot;
 mod stuck;
+mod triggers;
 mod webhook;
 
 use jiff::SignedDuration;

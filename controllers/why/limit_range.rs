@@ -1,12 +1,20 @@
-//! Limits that a LimitRange adds to containers. A refusal by such a limit names neither the LimitRange nor the
-//! missing limit of the template.
+//! LimitRanges that refuse an object, and limits that they add to containers. A refusal names neither the LimitRange nor
+//! the missing limit of the template.
 
 use serde_json::Value;
+use steersman_values::quantity::Quantity;
 use steersman_why::{Code, Explanation, World};
 
-/// Names the LimitRange whose default is the limit in a refusal of `answer`.
+/// Names the LimitRange that refuses an object in `answer`, or whose default is the limit in a refusal.
 pub(super) fn name_defaults(world: &World, namespace: &str, answer: &mut Explanation) {
     for reason in &mut answer.reasons {
+        if reason.code == Code::LimitRangeViolated
+            && let Some((name, field)) = violated(world, namespace, &reason.message)
+        {
+            reason.message = format!("{}; LimitRange {namespace}/{name}", reason.message);
+            reason.who =
+                format!("owner of LimitRange {namespace}/{name} ({field}), or of the template");
+        }
         if reason.code != Code::ObjectInvalid {
             continue;
         }
@@ -26,6 +34,27 @@ pub(super) fn name_defaults(world: &World, namespace: &str, answer: &mut Explana
             "owner of the template (limits.{resource}), or of LimitRange {namespace}/{name} (default)"
         );
     }
+}
+
+/// The LimitRange with the bound of `maximum storage usage per PersistentVolumeClaim is 50Gi`, and its field. Upstream: the
+/// admission plugin `limitranger`.
+fn violated(world: &World, namespace: &str, message: &str) -> Option<(String, &'static str)> {
+    let bounds = [("maximum ", "max"), ("minimum ", "min")];
+    let (field, rest) = bounds.into_iter().find_map(|(word, field)| {
+        let (_, rest) = message.split_once(word)?;
+        Some((field, rest))
+    })?;
+    let (resource, rest) = rest.split_once(" usage per ")?;
+    let (kind, rest) = rest.split_once(" is ")?;
+    let bound = Quantity::parse(rest.split(',').next()?.trim_end_matches('.'))?;
+    let is_it = |one: &Value| {
+        let found = one[field][resource].as_str().and_then(Quantity::parse);
+        one["type"] == kind && found.is_some_and(|found| found == bound)
+    };
+    let of = world.resource("", "limitranges").found()?;
+    let mut all = world.list(&of, namespace)?.iter();
+    let found = all.find(|doc| doc.items("/spec/limits").iter().any(is_it))?;
+    Some((found.name().to_owned(), field))
 }
 
 /// Resource and limit in `must be less than or equal to memory limit of 256Mi`.

@@ -3,7 +3,7 @@
 use serde_json::Value;
 use steersman_objects::Service;
 use steersman_values::intern::Sym;
-use steersman_values::resource::{DAEMON_SETS, REPLICA_SETS, SERVICES, STATEFUL_SETS};
+use steersman_values::resource::{DAEMON_SETS, NAMESPACES, REPLICA_SETS, SERVICES, STATEFUL_SETS};
 use steersman_why::{Code, Doc, Explanation, World, warning};
 
 const GROUP: &str = "admissionregistration.k8s.io";
@@ -28,7 +28,20 @@ pub(super) fn name_configurations(world: &World, answer: &mut Explanation) {
             let objects = names.join(", ");
             let mut services = found.iter().filter_map(|(_, service)| service.as_ref());
             let refuses_itself = services.find_map(|service| own_pods(world, service, webhook));
-            if let Some(pods) = refuses_itself.filter(|_| reason.code == Code::WebhookUnreachable) {
+            let mut services = found.iter().filter_map(|(_, service)| service.as_ref());
+            let gone =
+                services.find(|(namespace, _)| world.get(&NAMESPACES, "", namespace).is_absent());
+            if let Some((namespace, _)) = gone.filter(|_| reason.code == Code::WebhookUnreachable) {
+                reason.message = format!(
+                    "{}; namespace {namespace} of its Service does not exist, so {objects} is left over from a removed program",
+                    reason.message
+                );
+                reason.who = format!(
+                    "administrator of the cluster (delete {objects}, or install the program in {namespace} again)"
+                );
+            } else if let Some(pods) =
+                refuses_itself.filter(|_| reason.code == Code::WebhookUnreachable)
+            {
                 reason.message = format!(
                     "{}; the webhook refuses its own pods, those of {pods}, so it cannot start by itself",
                     reason.message

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
+use serde_json::Value;
 use steersman_runtime::leader::DEFAULT_LEASE;
 use steersman_values::resource::{
     CERTIFICATE_SIGNING_REQUESTS, CRON_JOBS, CUSTOM_RESOURCE_DEFINITIONS, DAEMON_SETS, DEPLOYMENTS,
@@ -65,14 +66,19 @@ pub fn stuck(world: &World, namespace: &str) -> Vec<Explanation> {
         );
     }
     found.extend(lease(world));
-    let followed: BTreeSet<Subject> = found
-        .iter()
-        .flat_map(Explanation::followed)
-        .cloned()
-        .collect();
+    let followed: BTreeSet<Subject> = found.iter().flat_map(covered).cloned().collect();
     found.retain(|answer| !followed.contains(&answer.object));
     found.sort_by_key(|answer| answer.oldest().unwrap_or(Timestamp::MAX));
     found
+}
+
+/// The objects that need no entry beside `answer`. People look for a workload by its own name, also if it is the reason of
+/// a Service.
+fn covered(answer: &Explanation) -> Vec<&Subject> {
+    let is_way = matches!(&*answer.object.kind, "Service" | "Ingress");
+    let mut followed = answer.followed();
+    followed.retain(|other| !is_way || other.kind == "Service");
+    followed
 }
 
 /// The answer about the Lease if no controller manager holds it. Then nothing moves.
@@ -102,9 +108,10 @@ fn is_deliberate(answer: &Explanation) -> bool {
 }
 
 /// Whether no answer about another kind covers the object. An object that is being deleted may wait
-/// for itself alone.
+/// for itself alone, and the owners of other kinds are not searched.
 fn is_root(doc: &Doc) -> bool {
-    let owners = doc.items("/metadata/ownerReferences").iter();
-    let is_owned = owners.into_iter().any(|owner| owner["controller"] == true);
+    let is_searched = |owner: &Value| KINDS.iter().any(|of| owner["kind"] == *of.kind);
+    let mut owners = doc.items("/metadata/ownerReferences").iter();
+    let is_owned = owners.any(|owner| owner["controller"] == true && is_searched(owner));
     !is_owned || doc.deleted().is_some()
 }

@@ -279,6 +279,15 @@ fn why_without_an_api_server_is_an_error() {
 }
 
 #[test]
+fn why_of_one_object_in_all_namespaces_is_an_error() {
+    let directory = tempfile::tempdir().unwrap();
+    let kubeconfig = kubeconfig(directory.path(), SocketAddr::from(([127, 0, 0, 1], 1)));
+    let (status, answer, last) = run(&["why", "--kubeconfig", &kubeconfig, "pod/web", "-A"]);
+    assert_eq!((status, &*answer), (Some(2), ""), "{last}");
+    assert!(last.starts_with("Error: -A is for lists"), "{last}");
+}
+
+#[test]
 fn rejected_credentials_are_reported_at_once() {
     let directory = tempfile::tempdir().unwrap();
     let kubeconfig = kubeconfig(directory.path(), api_server("401 Unauthorized"));

@@ -138,6 +138,9 @@ async fn answer(args: &Args) -> Result<u8, String> {
 
 fn question(args: &Args, default_namespace: &str) -> Result<Question, String> {
     let namespace = args.namespace.as_deref().unwrap_or(default_namespace);
+    if args.all_namespaces && !args.object.is_empty() {
+        return Err("-A is for lists; an object has one namespace (-n)".to_owned());
+    }
     match &args.object[..] {
         [] if args.all_namespaces || args.namespace.is_none() => Ok(Question::All {
             namespace: String::new(),

@@ -22,6 +22,7 @@ mod blind_ninth;
 mod blind_seventh;
 mod blind_sixth;
 mod blind_tenth;
+mod blind_thirteenth;
 mod blind_twelfth;
 mod deletion;
 mod manager;
@@ -33,7 +34,7 @@ use crate::Story;
 
 /// All stories, sorted by their question.
 pub fn all() -> Vec<&'static Story> {
-    let groups: [&[Story]; 15] = [
+    let groups: [&[Story]; 16] = [
         workloads::STORIES,
         deletion::STORIES,
         batch::STORIES,
@@ -49,6 +50,7 @@ pub fn all() -> Vec<&'static Story> {
         blind_tenth::STORIES,
         blind_eleventh::STORIES,
         blind_twelfth::STORIES,
+        blind_thirteenth::STORIES,
     ];
     let mut all: Vec<&Story> = groups.into_iter().flatten().collect();
     all.sort_by_key(|story| story.question);

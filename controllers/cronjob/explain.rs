@@ -136,16 +136,17 @@ fn follow(world: &World, doc: &Doc, cron_job: &CronJob, draft: &Draft, answer: &
 
 /// Follows the newest Job, if it has failed.
 fn failed(world: &World, doc: &Doc, answer: &mut Explanation) {
-    let jobs = world.controlled(&JOBS, doc.namespace(), doc.uid());
-    let jobs = jobs.unwrap_or_default().into_iter();
-    let newest = jobs.max_by_key(|job| job.time("/metadata/creationTimestamp"));
-    let is_failed = |job: &Doc| {
+    let jobs = world.within(&JOBS, doc.namespace()).unwrap_or_default();
+    let own = jobs.into_iter();
+    let own = own.filter(|job| job.is_controlled_by(doc.uid()));
+    let newest = own.max_by_key(|job| job.time("/metadata/creationTimestamp"));
+    let is_failed = |job: &&Doc| {
         let failed = job.condition("Failed");
         failed.is_some_and(|failed| failed.text("/status") == "True")
     };
     if let Some(job) = newest.filter(is_failed) {
         answer.state = format!("{}, and Job {} of it has failed", answer.state, job.name());
-        answer.follow(world.explain(&JOBS, &job));
+        answer.follow(world.explain(&JOBS, job));
     }
 }
 

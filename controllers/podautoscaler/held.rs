@@ -163,12 +163,13 @@ mod tests {
             let value = |name: &str, percent: i64| json!({"type": "Resource", "resource": {"name": name, "current": {"averageUtilization": percent}}});
             let mut values = vec![value("cpu", cpu)];
             values.extend(memory.map(|percent| value("memory", percent)));
+            let rules = tolerance.map(|tolerance| json!({"scaleUp": {"tolerance": tolerance}}));
             let hpa = json!({
                 "metadata": {"name": "web", "namespace": "shop"},
                 "spec": {
                     "minReplicas": 2, "maxReplicas": 9, "metrics": [metric("cpu", 50), metric("memory", 80)],
                     "scaleTargetRef": {"kind": "Deployment", "name": "web", "apiVersion": "apps/v1"},
-                    "behavior": {"scaleUp": {"tolerance": tolerance}},
+                    "behavior": rules,
                 },
                 "status": {"currentReplicas": 5, "desiredReplicas": 5, "currentMetrics": values},
             });

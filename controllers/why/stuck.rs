@@ -30,12 +30,13 @@ pub const KINDS: [&ResourceType; 18] = [
     &PERSISTENT_VOLUME_CLAIMS,
     &PERSISTENT_VOLUMES,
     &SERVICES,
-    &INGRESSES,
     &HORIZONTAL_POD_AUTOSCALERS,
     &POD_DISRUPTION_BUDGETS,
     &NODES,
     &CUSTOM_RESOURCE_DEFINITIONS,
     &CERTIFICATE_SIGNING_REQUESTS,
+    // Each reads its Secrets. The limit of reads shall cut these first.
+    &INGRESSES,
 ];
 
 /// The answers about all objects of `namespace` that stand still, oldest first. An empty namespace

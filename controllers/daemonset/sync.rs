@@ -236,9 +236,9 @@ impl DaemonSetSyncer {
         }
         let names: BTreeSet<_> = deleted.iter().filter_map(|pod| target_node(pod)).collect();
         for name in names {
-            let Live { objects, version } = live::named::<Node>(&self.client, "", &name).await?;
+            let Live { objects, .. } = live::named::<Node>(&self.client, "", &name).await?;
             let cached = self.nodes.get(&ObjectKey::new("", &name));
-            let live = (objects.iter().map(Object::meta), version);
+            let live = objects.iter().map(Object::meta);
             let cached = cached.iter().map(|node| node.meta());
             if !self.nodes_cache.agrees(key, &self.queue, live, cached) {
                 return Ok(false);

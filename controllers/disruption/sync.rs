@@ -212,8 +212,8 @@ impl Budgets {
             return Ok(true);
         }
         let live = live::matching::<Pod>(&self.client, &budget.meta.namespace, selector).await;
-        let Live { objects, version } = live.map_err(SyncError::Check)?;
-        let live = (objects.iter().map(Object::meta), version);
+        let Live { objects, .. } = live.map_err(SyncError::Check)?;
+        let live = objects.iter().map(Object::meta);
         let cached = pods.iter().map(|pod| pod.meta());
         Ok(self.pods_cache.agrees(key, &self.queue, live, cached))
     }

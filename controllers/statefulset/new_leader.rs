@@ -85,10 +85,10 @@ impl CurrentCheck {
         if !cache.predates_term() {
             return Ok(true);
         }
-        let Live { objects, version } =
+        let Live { objects, .. } =
             live::matching::<T>(&self.client, &of.key.namespace, selector).await?;
         let live = objects.iter().map(Object::meta);
-        let live = (live.filter(|meta| belongs(meta)), version);
+        let live = live.filter(|meta| belongs(meta));
         let cached = cached.iter().map(|object| object.meta());
         Ok(cache.agrees(of.key, &self.queue, live, cached))
     }

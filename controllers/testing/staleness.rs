@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use steersman_devcluster::faults::{Matcher, RequestFault};
 use steersman_devcluster::requests::RequestRecord;
 use steersman_runtime::controller::Descriptor;
+use tokio::time::Instant;
 
 use super::NAMESPACE;
 use super::world::World;
@@ -316,6 +317,37 @@ async fn after_a_lost_answer_pods_are_listed_live_before_the_next_creation() {
         faults.resume_watches("pods");
         kind.settled_at(&world, 3).await;
         assert_eq!(sent(&world, "create", "pods"), 3, "{}", kind.plural);
+    }
+}
+
+/// A live list shows the end of a pod, and no version of its deletion. The list has the version of
+/// another type, which the cache of pods reaches with a bookmark.
+#[tokio::test(start_paused = true)]
+async fn a_new_leader_goes_on_as_soon_as_its_cache_shows_the_end_of_a_pod() {
+    for kind in KINDS {
+        let mut world = kind.world().await;
+        world.create((kind.new)(2)).await;
+        kind.settled_at(&world, 2).await;
+        world.restart(&[]).await;
+        let before = world.cluster.revision();
+        world.kill(&name(&active(&world)[0])).await;
+        world
+            .patch(kind.plural, "web", json!({"spec": {"replicas": 3}}))
+            .await;
+        let controllers = [kind.controller];
+        let view = world.take_over_behind(&controllers, "pods", before).await;
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        assert_eq!(sent(&world, "create", "pods"), 2, "{}", kind.plural);
+        assert!(sent(&world, "list", "pods") > 0, "{}", kind.plural);
+        world.cluster.faults().remove(view);
+        let caught_up = Instant::now();
+        kind.settled_at(&world, 3).await;
+        let waited = caught_up.elapsed();
+        assert!(
+            waited < Duration::from_secs(2),
+            "{}: {waited:?}",
+            kind.plural
+        );
     }
 }
 

@@ -221,23 +221,33 @@ async fn collected<T: Object>(
     })
 }
 
-/// The resource version from which a cache agrees with the objects `live` of a list with the
-/// version `listed`. `None` if `cached` agrees already.
-pub fn seen_at<'a>(
+/// The changes that a cache lacks, in comparison with a live list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lag {
+    /// The cache agrees with the list as soon as it has this resource version.
+    Until(u64),
+    /// The cache shows an object that is gone. A list does not tell the version of a deletion. Its
+    /// own version can be that of another type, and then arrives with a bookmark, up to a minute
+    /// later.
+    Deletion,
+}
+
+/// The changes that `cached` lacks, in comparison with the objects `live` of a list. `None` if
+/// `cached` agrees. A deletion precedes all other changes.
+pub fn lag<'a>(
     live: impl Iterator<Item = &'a Meta>,
-    listed: u64,
     cached: impl Iterator<Item = &'a Meta>,
-) -> Option<u64> {
+) -> Option<Lag> {
     let with_version = |meta: &'a Meta| (&meta.uid, meta.resource_version);
     let cached: HashMap<&Uid, u64> = cached.map(with_version).collect();
     let live: HashMap<&Uid, u64> = live.map(with_version).collect();
     if cached.keys().any(|uid| !live.contains_key(*uid)) {
-        return Some(listed);
+        return Some(Lag::Deletion);
     }
     let newer = live
         .iter()
         .filter(|(uid, version)| cached.get(*uid).is_none_or(|shown| shown < *version));
-    newer.map(|(_, version)| *version).max()
+    newer.map(|(_, version)| *version).max().map(Lag::Until)
 }
 
 /// The query for the objects that `selector` matches.
@@ -381,8 +391,8 @@ mod tests {
     }
 
     #[test]
-    fn newer_and_missing_objects_are_waited_for() {
-        // (why, live, cached, version)
+    fn a_cache_lacks_newer_objects_up_to_a_version_and_deletions_up_to_none() {
+        // (why, live, cached, lag)
         let cases: [(_, &[_], &[_], _); 6] = [
             ("none", &[], &[], None),
             ("equal", &[("a", 5)], &[("a", 5)], None),
@@ -391,15 +401,20 @@ mod tests {
                 "a newer object",
                 &[("a", 7), ("b", 6)],
                 &[("a", 5), ("b", 6)],
-                Some(7),
+                Some(Lag::Until(7)),
             ),
             (
                 "a missing object",
                 &[("a", 5), ("b", 6)],
                 &[("a", 5)],
-                Some(6),
+                Some(Lag::Until(6)),
             ),
-            ("an object that is gone", &[("b", 6)], &[("a", 5)], Some(9)),
+            (
+                "an object that is gone",
+                &[("b", 6)],
+                &[("a", 5)],
+                Some(Lag::Deletion),
+            ),
         ];
         let build = |objects: &[(&str, u64)]| -> Vec<Pod> {
             let decode = |(name, version): &(&str, u64)| {
@@ -412,9 +427,8 @@ mod tests {
         for (why, live, cached, expected) in cases {
             let live = build(live);
             let cached = build(cached);
-            let found = seen_at(
+            let found = lag(
                 live.iter().map(Object::meta),
-                9,
                 cached.iter().map(Object::meta),
             );
             assert_eq!(found, expected, "{why}");

@@ -74,6 +74,8 @@ struct Record {
     expected: Option<Box<Expected>>,
     /// True after a write without an answer.
     in_doubt: bool,
+    /// The version in a cache that ends the doubt. `None` if only a live list ends it.
+    settled_at: Option<Write>,
 }
 
 /// The highest version that a write produced in one cache.
@@ -190,29 +192,30 @@ impl<K: Key> ConsistencyStore<K> {
 
     /// Marks `owner` as in doubt: a live list must confirm the cached objects before the next write.
     pub fn doubt(&self, owner: &K) {
-        self.records
-            .lock()
-            .entry(owner.clone())
-            .or_default()
-            .in_doubt = true;
+        let mut records = self.records.lock();
+        let record = records.entry(owner.clone()).or_default();
+        record.in_doubt = true;
+        // The write may be later than the list of that version.
+        record.settled_at = None;
     }
 
     /// True if the caches may lack a write for `owner` of unknown version: it has no answer, or its
     /// expectation expired.
     pub fn is_in_doubt(&self, owner: &K) -> bool {
-        let records = self.records.lock();
-        records
-            .get(owner)
-            .is_some_and(|record| record.in_doubt || record.is_lost())
+        let ask = |record: &mut Record| {
+            let settled = record.settled_at.as_ref();
+            if settled.is_some_and(|list| !list.is_unseen()) {
+                record.settle();
+            }
+            record.in_doubt || record.is_lost()
+        };
+        self.records.update(owner, ask).unwrap_or(false)
     }
 
     /// A live list of the objects of `owner` succeeded. Clears the doubt and the expectations. The
     /// versions stay: the cache still has to show them before the next sync.
     pub fn confirmed(&self, owner: &K) {
-        self.records.update(owner, |record| {
-            record.expected = None;
-            record.in_doubt = false;
-        });
+        self.records.update(owner, Record::settle);
     }
 
     /// The first cache that lacks a write for `owner`, with the awaited version.
@@ -262,11 +265,19 @@ impl Record {
             && !self.in_doubt
     }
 
+    /// Ends the doubt. A live list has also shown the writes that the expectations wait for.
+    fn settle(&mut self) {
+        self.expected = None;
+        self.in_doubt = false;
+        self.settled_at = None;
+    }
+
     /// Awaited versions, objects and events may never come after a rewind. Versions start lower
     /// then, so an owner that waits for an old one would be blocked for ever.
     fn rewind(&mut self) {
         self.writes.clear();
         self.objects.clear();
+        self.settled_at = None;
         self.in_doubt |= self.expected.take().is_some();
     }
 }

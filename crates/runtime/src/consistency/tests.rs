@@ -238,6 +238,34 @@ fn parts_of_a_record_end_one_by_one() {
 }
 
 #[test]
+fn a_doubt_about_a_deletion_ends_with_a_live_list_or_with_the_version_of_the_last_one() {
+    let pods = Arc::new(Cache::of(&resource::PODS));
+    let store = ConsistencyStore::new(0);
+    let web = owner();
+    let to_pods = store.track(Arc::clone(&pods) as Arc<_>);
+    let in_doubt_at = |version| {
+        pods.version.store(version, SeqCst);
+        store.is_in_doubt(&web)
+    };
+    to_pods.doubt_until(&web, 8);
+    assert_eq!([7, 8].map(in_doubt_at), [true, false]);
+    assert!(store.records.lock().is_empty());
+
+    to_pods.doubt_until(&web, 20);
+    store.confirmed(&web);
+    assert!(!in_doubt_at(9));
+    assert!(store.records.lock().is_empty());
+
+    to_pods.doubt_until(&web, 20);
+    store.doubt(&web);
+    assert!(in_doubt_at(20), "the list is older than the later write");
+
+    to_pods.doubt_until(&web, 30);
+    pods.rewind();
+    assert!(in_doubt_at(30), "the version is of another history");
+}
+
+#[test]
 fn seen_writes_are_forgotten_and_unseen_ones_kept() {
     let cache = Arc::new(Cache::of(&resource::PODS));
     let store = ConsistencyStore::<&'static str>::new(0);

@@ -3,11 +3,11 @@
 use std::collections::HashSet;
 use std::sync::{Arc, Weak};
 
-use steersman_client::live;
+use steersman_client::live::{self, Lag};
 use steersman_objects::{DecodeError, Identity, Meta, Object, ObjectKey};
 use steersman_values::sync::Mutex;
 
-use super::{Age, ConsistencyStore, Write};
+use super::{Age, ConsistencyStore, RECHECK, Write};
 use crate::informer::VersionedCache;
 use crate::workers::Key;
 use crate::workqueue::WorkQueue;
@@ -101,20 +101,33 @@ impl<K: Key> TrackedCache<K> {
         }
     }
 
-    /// True if `cached` has all objects of `live`, a list of the version `listed`, and no others. If
-    /// not, `owner` returns to `queue` as soon as the cache has caught up.
+    /// True if `cached` has all objects of `live`, a list, and no others. If not, `owner` returns to
+    /// `queue` as soon as the cache has caught up. After a deletion, it returns after [`RECHECK`].
     pub fn agrees<'a>(
         &self,
         owner: &K,
         queue: &WorkQueue<K>,
-        (live, listed): (impl Iterator<Item = &'a Meta>, u64),
+        live: impl Iterator<Item = &'a Meta>,
         cached: impl Iterator<Item = &'a Meta>,
     ) -> bool {
-        let Some(version) = live::seen_at(live, listed, cached) else {
-            return true;
-        };
-        self.await_version(owner, version, queue);
+        match live::lag(live, cached) {
+            None => return true,
+            Some(Lag::Until(version)) => self.await_version(owner, version, queue),
+            Some(Lag::Deletion) => queue.add_after(owner.clone(), RECHECK),
+        }
         false
+    }
+
+    /// Marks `owner` as in doubt until a later live list agrees with this cache, or the cache has
+    /// reached `listed`. This is the version of a live list that lacks objects of the cache.
+    pub(crate) fn doubt_until(&self, owner: &K, listed: u64) {
+        let mut records = self.store.records.lock();
+        let record = records.entry(owner.clone()).or_default();
+        record.in_doubt = true;
+        record.settled_at = Some(Write {
+            cache: Weak::clone(&self.cache),
+            version: listed,
+        });
     }
 
     /// Returns `owner` to `queue` as soon as the cache is as new as this leadership term, for

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use steersman_client::live::Lag;
 use steersman_objects::{Meta, Pod, Uid};
 use steersman_values::labels::Selector;
 
@@ -10,8 +11,7 @@ use steersman_values::labels::Selector;
 pub(super) struct Difference {
     /// Resource versions of the pods that the cache lacks, or has in another state.
     missing: Vec<u64>,
-    /// True if the cache shows pods that are gone or belong to another owner. Only a later version
-    /// can show their end.
+    /// True if the cache shows pods that are gone or belong to another owner.
     surplus: bool,
 }
 
@@ -67,15 +67,13 @@ impl Difference {
         }
     }
 
-    /// The resource version from which the cache agrees with a live list of version `listed`.
-    /// `None` without a difference. Upstream has no such comparison.
-    pub(super) fn seen_at(&self, listed: u64) -> Option<u64> {
+    /// The changes that the cache lacks. `None` without a difference. Upstream has no such
+    /// comparison.
+    pub(super) fn lag(&self) -> Option<Lag> {
         if self.surplus {
-            Some(listed)
+            Some(Lag::Deletion)
         } else {
-            // A cache that only lacks pods agrees as soon as it has them. The version of the list
-            // can be that of another resource, and then arrives only with a bookmark.
-            self.missing.iter().copied().max()
+            self.missing.iter().copied().max().map(Lag::Until)
         }
     }
 }
@@ -122,17 +120,35 @@ mod tests {
         let leaving = json!({"deletionTimestamp": DELETED});
         let leaving_orphan = json!({"deletionTimestamp": DELETED, "ownerReferences": []});
         let unmatched = json!({"labels": {"app": "db"}});
-        // (why, the owner, live pod, cached pod, version from which the cache agrees; the list has
-        // version 9)
+        let at_the_pod = Some(Lag::Until(5));
+        // (why, the owner, live pod, cached pod, what the cache lacks)
         let cases = [
             ("no pods", &here, None, None, None),
             ("equal", &here, Some(&here), Some(&here), None),
-            ("the cache lacks a pod", &here, Some(&here), None, Some(5)),
-            ("the pod is gone", &here, None, Some(&here), Some(9)),
-            ("another state", &here, Some(&leaving), Some(&here), Some(5)),
+            (
+                "the cache lacks a pod",
+                &here,
+                Some(&here),
+                None,
+                at_the_pod,
+            ),
+            (
+                "the pod is gone",
+                &here,
+                None,
+                Some(&here),
+                Some(Lag::Deletion),
+            ),
+            (
+                "another state",
+                &here,
+                Some(&leaving),
+                Some(&here),
+                at_the_pod,
+            ),
             ("another owner", &here, Some(&other), None, None),
             ("other labels", &here, Some(&unmatched), None, None),
-            ("an orphan to adopt", &here, Some(&orphan), None, Some(5)),
+            ("an orphan to adopt", &here, Some(&orphan), None, at_the_pod),
             (
                 "a terminating orphan",
                 &here,
@@ -152,15 +168,21 @@ mod tests {
                 &leaving,
                 Some(&here),
                 None,
-                Some(5),
+                at_the_pod,
             ),
-            ("lost its owner", &here, Some(&orphan), Some(&here), Some(9)),
+            (
+                "lost its owner",
+                &here,
+                Some(&orphan),
+                Some(&here),
+                Some(Lag::Deletion),
+            ),
             (
                 "lost its owner, terminating",
                 &here,
                 Some(&leaving_orphan),
                 Some(&here),
-                Some(9),
+                Some(Lag::Deletion),
             ),
         ];
         let wire = serde_json::from_value(json!({"matchLabels": {"app": "web"}})).unwrap();
@@ -173,7 +195,7 @@ mod tests {
             let state = |pod: &Pod| Some(pod.meta.is_terminating());
             let owner = owner(of);
             let difference = Difference::between(&owner, &selector, live, &cached, state);
-            assert_eq!(difference.seen_at(9), expected, "{why}");
+            assert_eq!(difference.lag(), expected, "{why}");
         }
     }
 }

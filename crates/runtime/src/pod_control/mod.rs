@@ -27,7 +27,7 @@ use futures::{FutureExt, StreamExt, stream};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use steersman_client::live::{self, Live, LiveError};
+use steersman_client::live::{self, Lag, Live, LiveError};
 use steersman_client::writes::Delete;
 use steersman_client::{ApiClient, ApiError, PatchKind, Target};
 use steersman_objects::{Identity, Meta, Object, ObjectKey, ObjectReference, Pod, Uid};
@@ -38,7 +38,7 @@ pub use self::error::PodsError;
 pub use self::invariants::{FOREIGN_POD, not_foreign};
 use self::slow_start::slow_start;
 pub use self::template::{TemplateError, from_template};
-use crate::consistency::{ConsistencyStore, TrackedCache};
+use crate::consistency::{ConsistencyStore, RECHECK, TrackedCache};
 use crate::events::{EventRecorder, EventType};
 use crate::informer::{Change, SharedInformer, Store};
 use crate::keyed::Keyed;
@@ -228,7 +228,8 @@ impl PodControl {
     ///
     /// A live list checks it if the cache may lack a write: of the previous leader, without an
     /// answer, or without its event. If the answer is false, the key of `owner` returns to the
-    /// queue as soon as the cache has caught up.
+    /// queue as soon as the cache has caught up. If the cache shows a pod that is gone, it returns
+    /// after [`RECHECK`], or with the event of the deletion.
     pub async fn cache_agrees<O: Object, S: PartialEq>(
         &self,
         owner: Owner<'_, O>,
@@ -246,14 +247,17 @@ impl PodControl {
         let meta = object.meta();
         let Live { objects, version } =
             live::matching::<Pod>(&self.client, &meta.namespace, selector).await?;
-        // Before the comparison: the live list has settled the doubt, and a difference waits for a
-        // version.
+        let lag = Difference::between(meta, selector, objects, cached, state).lag();
+        // The list has settled the former doubt, also where a difference begins a new one.
         self.consistency.confirmed(key);
-        let difference = Difference::between(meta, selector, objects, cached, state);
-        let Some(version) = difference.seen_at(version) else {
-            return Ok(true);
-        };
-        self.cache.await_version(key, version, &self.queue);
+        match lag {
+            None => return Ok(true),
+            Some(Lag::Until(version)) => self.cache.await_version(key, version, &self.queue),
+            Some(Lag::Deletion) => {
+                self.cache.doubt_until(key, version);
+                self.queue.add_after(key.clone(), RECHECK);
+            }
+        }
         Ok(false)
     }
 

@@ -30,6 +30,9 @@ const PAUSE: Duration = Duration::from_secs(15);
 /// A write that is not sent again for so long is no longer wanted. Longer than any retry of a
 /// controller's own.
 const FORGET: Duration = Duration::from_secs(150);
+/// The longest time between two tries of the present manager.
+/// Upstream: `DefaultTypedControllerRateLimiter`.
+const LONGEST: Duration = Duration::from_secs(1000);
 /// The most pending writes. Further ones are counted and not compared.
 const MOST: usize = 50_000;
 
@@ -63,6 +66,7 @@ pub(super) struct Ledger {
 
 struct Entry {
     write: Write,
+    first_sent: Instant,
     last_sent: Instant,
     sends: u32,
     due: Instant,
@@ -72,6 +76,8 @@ struct Entry {
     version: Option<Value>,
     /// Whether the write was not sent for a while before `last_sent`.
     was_interrupted: bool,
+    /// The last time at which the present manager could not make the write.
+    refused: Option<Instant>,
     is_reported: bool,
 }
 
@@ -108,12 +114,14 @@ impl Ledger {
         } else {
             let entry = Entry {
                 write,
+                first_sent: now,
                 last_sent: now,
                 sends: 1,
                 due: now + FIRST,
                 fields: HashMap::new(),
                 version: None,
                 was_interrupted: false,
+                refused: None,
                 is_reported: false,
             };
             self.entries.insert(key, entry);
@@ -168,11 +176,32 @@ impl Ledger {
 
     /// The present manager cannot make the write of `key`. The grace time begins again, for the case that it
     /// can later.
-    pub(super) fn postponed(&mut self, key: &Key) {
+    pub(super) fn postponed(&mut self, now: Instant, key: &Key) {
         if let Some(entry) = self.entries.get_mut(key) {
             entry.fields.clear();
+            entry.refused = Some(now);
             self.postponed += 1;
         }
+    }
+
+    /// Whether the present manager may still wait before it tries the write of `key` again, after a time in which
+    /// it could not make it. If so, the grace time begins again. Each failure doubles the wait, so the next try
+    /// comes after at most the time of all failures.
+    pub(super) fn backs_off(&mut self, now: Instant, key: &Key) -> bool {
+        let Some(entry) = self.entries.get_mut(key) else {
+            return false;
+        };
+        let Some(refused) = entry.refused else {
+            return false;
+        };
+        // The reason was looked for once in a grace time, so it may have lasted for one more.
+        let end = refused + self.grace;
+        let failing = end.duration_since(entry.first_sent);
+        let backs_off = now < end + failing.min(LONGEST) + self.grace;
+        if backs_off {
+            entry.fields.clear();
+        }
+        backs_off
     }
 
     /// The present manager starts its controllers anew. All grace times begin again, with the next send: a
@@ -302,7 +331,10 @@ mod tests {
                     let found = self.ledger.looked_up(now, &key, &live(second));
                     let Some(difference) = found else { continue };
                     if second < self.postponed_until {
-                        self.ledger.postponed(&key);
+                        self.ledger.postponed(now, &key);
+                        continue;
+                    }
+                    if self.ledger.backs_off(now, &key) {
                         continue;
                     }
                     self.ledger.reported(&key);
@@ -332,14 +364,15 @@ mod tests {
     }
 
     #[test]
-    fn a_postponed_write_is_reported_a_grace_time_after_the_last_reason() {
+    fn a_postponed_write_is_reported_after_the_back_off_of_the_present_manager() {
+        // A manager that fails from second 0 to 100 tries again by second 200.
         let mut story = Story::new();
         story.postponed_until = 100;
-        story.run((0, 200, 3), |_| Some(scale(3, 7)), |_| object(2, 7));
+        story.run((0, 300, 3), |_| Some(scale(3, 7)), |_| object(2, 7));
         let [(second, _)] = story.reports[..] else {
             panic!("{:?}", story.reports);
         };
-        assert!((100..140).contains(&second), "{second}");
+        assert!((200..270).contains(&second), "{second}");
         assert_eq!(story.ledger.postponed, 2);
     }
 

@@ -138,10 +138,14 @@ impl Watcher {
             let Some(difference) = difference else {
                 continue;
             };
-            if self.is_impossible(&difference.write).await {
-                self.ledger.lock().postponed(&key);
-            } else {
-                self.ledger.lock().reported(&key);
+            let is_impossible = self.is_impossible(&difference.write).await;
+            let now = Instant::now();
+            let mut ledger = self.ledger.lock();
+            if is_impossible {
+                ledger.postponed(now, &key);
+            } else if !ledger.backs_off(now, &key) {
+                ledger.reported(&key);
+                drop(ledger);
                 self.print(&difference);
             }
         }

@@ -11,7 +11,7 @@ use tokio::runtime::Handle;
 use steersman_runtime::process::Process;
 
 use crate::cardinality::constrain;
-use crate::config::{Features, MetricsSettings};
+use crate::config::{Features, MetricsSettings, Release};
 use crate::features::FeatureMetric;
 use crate::version;
 
@@ -66,17 +66,31 @@ pub(crate) fn register(registry: &Registry, features: &Features) -> Result<(), p
     )
 }
 
-/// Applies `settings` to `families`, and adds the metrics that count registered and disabled
+/// The families of `release`, with its stages. Controllers register those of the newest one.
+fn of_release(mut families: Vec<MetricFamily>, release: Release) -> Vec<MetricFamily> {
+    families.retain(|family| release.has_metric(family.name()));
+    for family in &mut families {
+        if release.has_metric_in_alpha(family.name()) {
+            let help = family.help().replacen("[BETA]", "[ALPHA]", 1);
+            family.set_help(help);
+        }
+    }
+    families
+}
+
+/// Applies `settings` to the `families` of `release`, and adds the metrics that count registered and disabled
 /// metrics.
 pub(crate) fn with_metric_counts(
-    mut families: Vec<MetricFamily>,
+    families: Vec<MetricFamily>,
     settings: &MetricsSettings,
+    release: Release,
 ) -> Result<Vec<MetricFamily>, prometheus::Error> {
     let opts = Opts::new(
         "registered_metrics_total",
         "[BETA] The count of registered metrics by stability level and deprecation version.",
     );
     let registered = IntCounterVec::new(opts, &["deprecated_version", "stability_level"])?;
+    let mut families = of_release(families, release);
     families.retain(|family| !settings.disabled.contains(family.name()));
     let off = IntCounter::new(
         "disabled_metrics_total",
@@ -135,7 +149,6 @@ mod tests {
 
     use super::*;
     use crate::command_line::Options;
-    use crate::config::Release;
     use crate::exposition;
 
     fn features() -> Features {
@@ -172,7 +185,7 @@ mod tests {
             disabled: ["version_info", "unused"].map(str::to_owned).into(),
             allowed: [("kubernetes_feature_enabled".to_owned(), names)].into(),
         };
-        let shown = with_metric_counts(registry.gather(), &settings).unwrap();
+        let shown = with_metric_counts(registry.gather(), &settings, Release::DEFAULT).unwrap();
         assert!(shown.is_sorted_by_key(|family| family.name().to_owned()));
         let text = exposition::encode(&shown);
         for line in [
@@ -188,5 +201,22 @@ mod tests {
             assert!(text.lines().any(|l| l == line), "{line} in\n{text}");
         }
         assert!(!text.contains("\nversion_info{"), "{text}");
+    }
+
+    #[tokio::test]
+    async fn older_releases_have_fewer_families_and_other_stages() {
+        let registry = Registry::new();
+        register(&registry, &features()).unwrap();
+        constant(&registry, "informer_queued_items", "[ALPHA] Queued.", &[]).unwrap();
+        for (minor, stage, present) in [(35, "ALPHA", false), (36, "BETA", true)] {
+            let release = Release::of_minor(minor);
+            let settings = MetricsSettings::default();
+            let shown = with_metric_counts(registry.gather(), &settings, release).unwrap();
+            let text = exposition::encode(&shown);
+            let help = format!("# HELP kubernetes_build_info [{stage}] A constant 1");
+            assert!(text.contains(&help), "1.{minor}:\n{text}");
+            let is_there = text.contains("# HELP informer_queued_items");
+            assert_eq!(is_there, present, "1.{minor}");
+        }
     }
 }

@@ -455,7 +455,8 @@ static SCRAPES: Semaphore = Semaphore::const_new(1);
 
 async fn metrics(State(endpoints): State<Endpoints>, request: Request) -> Response {
     let _turn = SCRAPES.acquire().await;
-    match with_metric_counts(endpoints.metrics.gather(), &endpoints.shown) {
+    let release = endpoints.releases.emulated;
+    match with_metric_counts(endpoints.metrics.gather(), &endpoints.shown, release) {
         Ok(families) => exposed(&endpoints, &families, &request),
         Err(error) => text(
             StatusCode::INTERNAL_SERVER_ERROR,

@@ -1,13 +1,14 @@
 //! The differences between the releases of Kubernetes that Steersman can equal.
 //!
 //! This crate is data, and questions about it. `Release` -> gates, their effects, controllers, served
-//! resources. [`follow`] chooses the release from the versions of the API servers, and a user names
+//! resources, families of metrics. [`follow`] chooses the release from the versions of the API servers, and a user names
 //! one in the form that [`FromStr`](std::str::FromStr) reads. docs/releases.md shows the tables.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::type_complexity))]
 
 mod controllers;
 mod effects;
+mod families;
 pub mod follow;
 mod gates;
 mod named;

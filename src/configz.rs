@@ -94,11 +94,12 @@ fn names(path: &str, release: Release) -> Option<Vec<String>> {
 }
 
 /// Fields that came with a minor release.
-const SINCE: [(&str, u64); 6] = [
+const SINCE: [(&str, u64); 7] = [
     ("kind", 36),
     ("apiVersion", 36),
     ("DeviceTaintEvictionController.ConcurrentSyncs", 35),
     ("DisruptionController.ConcurrentDisruptionSyncs", 37),
+    ("NodeLifecycleController.NodeMonitorPeriod", 37),
     ("NodeLifecycleController.PodEvictionTimeout", 36),
     ("ResourceClaimController.ConcurrentSyncs", 36),
 ];
@@ -199,6 +200,7 @@ const FIELDS: &[(&str, Source)] = &[
     ("NodeLifecycleController.PodEvictionTimeout", Fixed(r#""0s""#)),
     ("NodeLifecycleController.LargeClusterSizeThreshold", Flag("large-cluster-size-threshold")),
     ("NodeLifecycleController.UnhealthyZoneThreshold", Flag("unhealthy-zone-threshold")),
+    ("NodeLifecycleController.NodeMonitorPeriod", Flag("node-monitor-period")),
     ("PersistentVolumeBinderController.PVClaimBinderSyncPeriod", Flag("pvclaimbinder-sync-period")),
     ("PersistentVolumeBinderController.VolumeConfiguration.EnableHostPathProvisioning", Flag("enable-hostpath-provisioner")),
     ("PersistentVolumeBinderController.VolumeConfiguration.EnableDynamicProvisioning", Flag("enable-dynamic-provisioning")),
@@ -268,6 +270,11 @@ mod tests {
                 "DisruptionController.ConcurrentDisruptionSyncs",
                 37,
                 "DisruptionController.ConcurrentDisruptionSyncs",
+            ),
+            (
+                "NodeLifecycleController.NodeMonitorPeriod",
+                37,
+                "NodeLifecycleController.NodeMonitorPeriod",
             ),
         ];
         for (field, since, expected) in cases {

@@ -7,7 +7,7 @@ use std::fmt;
 
 use steersman_client::writes::StatusError;
 use steersman_client::{Aggregate, ApiError, Decision};
-use steersman_objects::PercentError;
+use steersman_objects::{ObjectKey, PercentError};
 use steersman_runtime::consistency::Unconfirmed;
 use steersman_runtime::owner::{ClaimError, RecheckError};
 
@@ -38,6 +38,14 @@ pub(super) enum SyncError {
     /// of a batch.
     #[error("{0}")]
     Pods(#[source] Aggregate<PodError>),
+    /// The strategy is `Recreate`, and its gate is off. No pod is written, and no status.
+    #[error("statefulset {set} uses Recreate strategy but feature gate {gate} is disabled")]
+    Strategy {
+        /// Namespace and name of the set.
+        set: ObjectKey,
+        /// Name of the gate.
+        gate: &'static str,
+    },
     /// `maxUnavailable` is malformed. Validation prevents it; pods were handled before.
     #[error("maxUnavailable: {0}")]
     MaxUnavailable(#[source] PercentError),

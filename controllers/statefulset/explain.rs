@@ -102,7 +102,7 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
 /// Below the partition, no update comes, and the pod must be mended in place.
 fn is_replaced(plan: &Plan<'_>, pod: &Pod) -> bool {
     let first = match &plan.set.spec.update_strategy {
-        UpdateStrategy::OnDelete => return false,
+        UpdateStrategy::OnDelete | UpdateStrategy::Recreate => return false,
         UpdateStrategy::RollingUpdate { partition, .. } | UpdateStrategy::Other { partition } => {
             i64::from(partition.unwrap_or(0))
         }
@@ -320,6 +320,13 @@ fn update(plan: &Plan<'_>, answer: &mut Explanation) {
             let who =
                 "owner of the StatefulSet (delete the pods one by one, or strategy RollingUpdate)";
             answer.add(Reason::new(Code::UpdateOnDelete, NAME, message).who(who));
+        }
+        UpdateStrategy::Recreate => {
+            let message = format!(
+                "strategy Recreate: new pods are created after the end of all old ones; old: {}",
+                old.join(", ")
+            );
+            answer.add(Reason::new(Code::RolloutStep, NAME, message));
         }
         UpdateStrategy::RollingUpdate { partition, .. } | UpdateStrategy::Other { partition } => {
             if let Some(partition) = partition.filter(|partition| *partition > 0) {

@@ -11,7 +11,7 @@ use steersman_objects::{Phase, Pod, StatefulSet, UpdateStrategy};
 pub(super) const WANTED: &str = "wanted_pods";
 
 /// `wanted_pods`: a set deletes a pod only if the pod has ended, if its ordinal is outside
-/// `spec.replicas`, or if a rolling update replaces it by one of the revision `update`.
+/// `spec.replicas`, or if an update replaces it by one of the revision `update`.
 ///
 /// Pods are counted from the start ordinal, so the partition is an index and no ordinal.
 pub(super) fn may_be_deleted(set: &StatefulSet, update: &str, pod: &Pod) -> Result<(), Violation> {
@@ -26,6 +26,7 @@ pub(super) fn may_be_deleted(set: &StatefulSet, update: &str, pod: &Pod) -> Resu
         UpdateStrategy::RollingUpdate { partition, .. } | UpdateStrategy::Other { partition } => {
             partition.map_or(0, i64::from)
         }
+        UpdateStrategy::Recreate => 0,
     };
     let revision = pod.meta.labels.get(REVISION_LABEL);
     let revision = revision.map_or("", |label| label);
@@ -59,7 +60,8 @@ mod tests {
         let on_delete = || web().update_strategy(json!({"type": "OnDelete"}));
         let from_five = || web().spec("ordinals", json!({"start": 5}));
         // (why, set, pod, allowed)
-        let cases: [(&str, StatefulSetBuilder, PodBuilder, bool); 12] = [
+        let recreated = || web().update_strategy(json!({"type": "Recreate"}));
+        let cases: [(&str, StatefulSetBuilder, PodBuilder, bool); 14] = [
             ("current", web(), of("web-0", "new"), false),
             ("outdated", web(), of("web-0", "old"), true),
             ("without a revision", web(), pod("web-0"), true),
@@ -79,6 +81,18 @@ mod tests {
                 "outdated, with OnDelete",
                 on_delete(),
                 of("web-2", "old"),
+                false,
+            ),
+            (
+                "outdated, with Recreate",
+                recreated(),
+                of("web-0", "old"),
+                true,
+            ),
+            (
+                "current, with Recreate",
+                recreated(),
+                of("web-0", "new"),
                 false,
             ),
             (

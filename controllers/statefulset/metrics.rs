@@ -1,10 +1,9 @@
-//! Metrics of the StatefulSet controller, under upstream's names. The series exist only while the
-//! gate `MaxUnavailableStatefulSet` is on.
+//! Metrics of the StatefulSet controller, under upstream's names. The series about unavailable pods exist only
+//! while the gate `MaxUnavailableStatefulSet` is on.
 //!
-//! Upstream also defines `stale_sync_skips_total`, but its `Register` leaves it out, so no scrape shows it.
-//! The same is true here.
+//! Upstream registers `stale_sync_skips_total` since 1.37 (kubernetes#138451). A scrape of an older release lacks it.
 
-use prometheus::{IntGaugeVec, Opts, Registry};
+use prometheus::{IntCounterVec, IntGaugeVec, Opts, Registry};
 use steersman_objects::{PodManagement, StatefulSet};
 
 // The policy is immutable, so a series keeps its labels until the set is gone.
@@ -21,16 +20,23 @@ pub(super) struct StatefulSetMetrics {
     max_unavailable: IntGaugeVec,
     /// Written before a rolling update looks for outdated pods, and never under `OnDelete`.
     unavailable_replicas: IntGaugeVec,
+    /// Syncs skipped because a cache lacks writes of this process, by `group` and `resource` of the cache.
+    pub(super) stale_sync_skips: IntCounterVec,
 }
 
 impl StatefulSetMetrics {
-    /// Registers both families.
+    /// Registers the families.
     pub(super) fn register(registry: &Registry) -> Result<Self, prometheus::Error> {
         let family = |name: &str, help: &str| {
             let name = format!("statefulset_controller_statefulset_{name}");
             IntGaugeVec::new(Opts::new(name, format!("[ALPHA] {help}")), &LABELS)
         };
+        let skips = Opts::new(
+            "statefulset_controller_stale_sync_skips_total",
+            "[ALPHA] Total number of StatefulSet syncs skipped due to a stale watch cache.",
+        );
         let metrics = Self {
+            stale_sync_skips: IntCounterVec::new(skips, &["group", "resource"])?,
             max_unavailable: family(
                 "max_unavailable",
                 "Maximum number of unavailable pods allowed during StatefulSet rolling updates",
@@ -42,6 +48,7 @@ impl StatefulSetMetrics {
         };
         registry.register(Box::new(metrics.max_unavailable.clone()))?;
         registry.register(Box::new(metrics.unavailable_replicas.clone()))?;
+        registry.register(Box::new(metrics.stale_sync_skips.clone()))?;
         Ok(metrics)
     }
 

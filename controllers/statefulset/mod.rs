@@ -20,7 +20,7 @@
 //! - `currentReplicas` never becomes negative.
 //!
 //! Modules: `slots.rs` puts the pods in order, `plan/` decides about each of them, `retention/` about the
-//! owners of claims. `revisions.rs` chooses the revision, and `status.rs` counts. `sync.rs` runs these in
+//! owners of claims. `recreate.rs` tells the steps of an update without old pods beside new ones. `revisions.rs` chooses the revision, and `status.rs` counts. `sync.rs` runs these in
 //! upstream's order, and `writes.rs` sends the requests.
 
 mod batches;
@@ -34,6 +34,7 @@ mod metrics;
 mod new_leader;
 mod plan;
 mod pods;
+mod recreate;
 mod retention;
 mod revisions;
 mod slots;
@@ -123,6 +124,11 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     let client = ctx.client(NAME);
     client.counts_violations_of(&[invariants::WANTED, FOREIGN_POD]);
     handlers::register(&sets, &pods, &claims, &keyed.queue());
+    let skips = metrics.stale_sync_skips.clone();
+    keyed.on_stale_cache(move |behind| {
+        let labels = [&*behind.group, &*behind.resource];
+        skips.with_label_values(&labels).inc();
+    });
     // Comparisons by meaning are expensive, and their answers outlive a sync.
     let known_equal = Arc::<KnownEqual>::default();
     keyed.remembers(Arc::clone(&known_equal) as Arc<_>);

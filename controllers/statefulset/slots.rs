@@ -174,7 +174,7 @@ impl<'a> Slots<'a> {
             // Upstream's condition looks at the field `rollingUpdate` before the strategy, through the
             // precedence of `&&`.
             UpdateStrategy::Other { partition } => partition.unwrap_or(0),
-            UpdateStrategy::OnDelete => 0,
+            UpdateStrategy::OnDelete | UpdateStrategy::Recreate => 0,
         };
         if ordinal < self.ordinals.start + i64::from(current) {
             Side::Current
@@ -302,6 +302,13 @@ mod tests {
                 "OnDelete",
                 set()
                     .update_strategy(json!({"type": "OnDelete"}))
+                    .status("currentReplicas", 2),
+                [Update, Update, Update],
+            ),
+            (
+                "Recreate",
+                set()
+                    .update_strategy(json!({"type": "Recreate"}))
                     .status("currentReplicas", 2),
                 [Update, Update, Update],
             ),

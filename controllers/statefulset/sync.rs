@@ -24,6 +24,7 @@ use steersman_objects::{
 use steersman_options::features::{self, FeatureGates};
 use steersman_releases::Release;
 use steersman_runtime::consistency::{TrackedCache, confirmed};
+use steersman_runtime::events::EventType;
 use steersman_runtime::informer::Store;
 use steersman_runtime::keyed::ObjectSyncer;
 use steersman_runtime::owner::{self, ByController};
@@ -39,6 +40,7 @@ use super::invariants;
 use super::metrics::StatefulSetMetrics;
 use super::new_leader::CurrentCheck;
 use super::plan::{Action, Limit, Plan, Turn};
+use super::recreate::Step;
 use super::retention::PodIdentity;
 use super::revisions::{self, Found, KnownEqual};
 use super::slots::{Side, Slots};
@@ -186,6 +188,23 @@ impl StatefulSetController {
             self.writer.pods_cache.wrote_at(key, version);
         }
         Ok(claimed.objects)
+    }
+
+    /// Whether all old pods of `set` end before a new one is created. An error if its gate is off.
+    ///
+    /// Upstream: `updateStatefulSet`, since kubernetes#137187.
+    fn recreates(&self, of: Of<'_>) -> Result<bool, SyncError> {
+        let gate = features::STATEFUL_SET_RECREATE_STRATEGY;
+        if of.set.spec.update_strategy != UpdateStrategy::Recreate {
+            return Ok(false);
+        }
+        let is_on = self.features.is_on(gate);
+        if !is_on && self.release.refuses_recreation_of_stateful_sets() {
+            let set = of.key.clone();
+            let gate = gate.name;
+            return Err(SyncError::Strategy { set, gate });
+        }
+        Ok(is_on)
     }
 
     /// The pods that may be unavailable during a rolling update. `None` while the gate is off. The field is
@@ -360,6 +379,15 @@ impl Work<'_> {
     async fn update(&self, chosen: &Chosen) -> (Reported, Option<SyncError>) {
         let controller = self.controller;
         let set = self.of.set;
+        let recreates = match controller.recreates(self.of) {
+            Ok(recreates) => recreates,
+            Err(error) => {
+                let writer = &controller.writer;
+                let message = error.to_string();
+                writer.event(self.of, EventType::Warning, "UnknownStrategy", message);
+                return (Reported::default(), Some(error));
+            }
+        };
         let slots = Slots::new(set, self.pods);
         let claims = |name: &str| controller.writer.claim(self.of, name);
         let plan = Plan {
@@ -375,10 +403,14 @@ impl Work<'_> {
             collision_count: chosen.collision_count,
         };
         let is_deleted = set.meta.is_terminating();
+        let old = if recreates { plan.old() } else { Vec::new() };
+        let has_old_pods = !old.is_empty();
         let (deleted, failure) = if is_deleted {
             (0, None)
+        } else if has_old_pods {
+            (0, self.delete_all(&plan, chosen, old).await)
         } else {
-            self.act_on_pods(&plan, chosen).await
+            self.act_on_pods(&plan, chosen, recreates).await
         };
         // A status of a stale cache would be wrong.
         if failure.as_ref().is_some_and(SyncError::is_stale) {
@@ -392,7 +424,10 @@ impl Work<'_> {
         };
         status::count_deleted(&mut status, deleted);
         status::complete(set, &mut status, controller.release);
-        let error = self.write_status(&status).await.err();
+        // As upstream, a failed deletion is no step.
+        let tells = recreates && !is_deleted && !(has_old_pods && failure.is_some());
+        let step = tells.then(|| Step::of(has_old_pods, set, &status));
+        let error = self.write_status(&status, step.flatten()).await.err();
         // Only one error can be returned; the first one is the cause.
         if failure.is_some()
             && let Some(error) = &error
@@ -410,7 +445,12 @@ impl Work<'_> {
     /// of pods that the rolling update deleted, and the first failure.
     ///
     /// Upstream: `updateStatefulSet` from the first loop on.
-    async fn act_on_pods(&self, plan: &Plan<'_>, chosen: &Chosen) -> (usize, Option<SyncError>) {
+    async fn act_on_pods(
+        &self,
+        plan: &Plan<'_>,
+        chosen: &Chosen,
+        recreates: bool,
+    ) -> (usize, Option<SyncError>) {
         for turns in plan.loops() {
             match self.take_turns(plan, chosen, turns).await {
                 // An ordered set waits here, so no update follows.
@@ -418,6 +458,9 @@ impl Work<'_> {
                 Ok(Flow::Next) => {}
                 Err(errors) => return (0, Some(SyncError::Pods(Aggregate(errors)))),
             }
+        }
+        if recreates {
+            return (0, None);
         }
         let max_unavailable = match self.controller.max_unavailable(plan.set) {
             Ok(max_unavailable) => max_unavailable,
@@ -449,6 +492,22 @@ impl Work<'_> {
             deleted += 1;
         }
         (deleted, None)
+    }
+
+    /// Deletes the `old` pods that are not terminating yet, in batches also for an ordered set. Returns the failure.
+    ///
+    /// Upstream: `recreateDeleteAndWait`. The next sync comes with the end of a pod.
+    async fn delete_all(
+        &self,
+        plan: &Plan<'_>,
+        chosen: &Chosen,
+        mut old: Vec<Arc<Pod>>,
+    ) -> Option<SyncError> {
+        old.retain(|pod| !pod.meta.is_terminating());
+        let delete = |pod| async move { self.act(plan, chosen, &Action::Delete(pod)).await };
+        let deleted = in_batches(old.into_iter(), delete).await;
+        let failures = deleted.err()?;
+        Some(SyncError::Pods(Aggregate(failures)))
     }
 
     /// Takes the turns of a loop: in order until one has to wait, or all of them in batches.
@@ -509,11 +568,15 @@ impl Work<'_> {
         }
     }
 
-    /// Writes `status` if it differs from the cached one. A conflict is repeated with the cached set
-    /// of that time.
+    /// Writes `status` and the `step` of the update, if they differ from the cached ones. A conflict is repeated
+    /// with the cached set of that time.
     ///
     /// Upstream: `updateStatefulSetStatus` and `UpdateStatefulSetStatus`.
-    async fn write_status(&self, status: &StatefulSetStatus) -> Result<(), SyncError> {
+    async fn write_status(
+        &self,
+        status: &StatefulSetStatus,
+        step: Option<Step>,
+    ) -> Result<(), SyncError> {
         let controller = self.controller;
         let Of { key, set } = self.of;
         // The metric is set before the comparison, as upstream: it does not depend on a write.
@@ -521,7 +584,8 @@ impl Work<'_> {
         if let Some(limit) = limit.map_err(SyncError::MaxUnavailable)? {
             controller.metrics.set_max_unavailable(set, limit);
         }
-        if !status::needs_write(&set.status, status) {
+        let is_news = step.is_some_and(|step| !step.is_told_by(&set.status.conditions));
+        if !is_news && !status::needs_write(&set.status, status) {
             return Ok(());
         }
         // Also before a status without any action: an older cache of pods would count too few.
@@ -531,6 +595,9 @@ impl Work<'_> {
         let mut attempt = 1;
         loop {
             status::keep_conditions(&mut status, &seen.status, controller.release);
+            if let Some(step) = step {
+                step.tell(&mut status.conditions, self.now);
+            }
             let meta = &seen.meta;
             let document = &seen.document;
             let client = &controller.client;

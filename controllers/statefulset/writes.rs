@@ -426,7 +426,8 @@ impl Writer {
         }
     }
 
-    fn event(&self, of: Of<'_>, kind: EventType, reason: &'static str, message: String) {
+    /// Records an Event about the set.
+    pub(super) fn event(&self, of: Of<'_>, kind: EventType, reason: &'static str, message: String) {
         self.recorder
             .event(ObjectReference::of(of.set), kind, reason, message);
     }

@@ -171,8 +171,8 @@ async fn observed_generation(world: &World) -> Value {
     ])
 }
 
-/// The number of pods that a rolling update replaces at once, with `maxUnavailable: 2`.
-async fn replaced_at_once(world: &World) -> Value {
+/// The number of pods of a parallel set that an update with this strategy replaces at once.
+async fn replaced_at_once(world: &World, strategy: Value) -> Value {
     let mut set = web("StatefulSet");
     set["spec"]["podManagementPolicy"] = json!("Parallel");
     world.create(set).await;
@@ -181,11 +181,10 @@ async fn replaced_at_once(world: &World) -> Value {
         world.make_ready(pod).await;
     }
     world.at_rest().await;
-    // The embedded API server has this gate off, and would drop the field from a request.
+    // The embedded API server has the gates of both strategies off.
     let mut set = world.find("statefulsets", "web").unwrap();
     set["metadata"]["generation"] = json!(2);
-    set["spec"]["updateStrategy"] =
-        json!({"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 2}});
+    set["spec"]["updateStrategy"] = strategy;
     set["spec"]["template"]["spec"]["containers"][0]["image"] = json!("j");
     world.cluster.load(set).unwrap();
     let state = world.at_rest().await;
@@ -555,7 +554,14 @@ async fn every_gate_that_controllers_read_has_an_effect() {
                     json!([null, null]),
                 ),
                 features::MAX_UNAVAILABLE_STATEFUL_SET => {
-                    (replaced_at_once(&world).await, json!(2), json!(1))
+                    let rolling = json!({"maxUnavailable": 2});
+                    let strategy = json!({"type": "RollingUpdate", "rollingUpdate": rolling});
+                    let found = replaced_at_once(&world, strategy).await;
+                    (found, json!(2), json!(1))
+                }
+                features::STATEFUL_SET_RECREATE_STRATEGY => {
+                    let found = replaced_at_once(&world, json!({"type": "Recreate"})).await;
+                    (found, json!(2), json!(1))
                 }
                 features::STATEFUL_SET_SEMANTIC_REVISION_COMPARISON => (
                     revisions_beside_an_older_form(&world).await,

@@ -188,6 +188,8 @@ impl Plan<'_> {
             UpdateStrategy::OnDelete => return Vec::new(),
             UpdateStrategy::RollingUpdate { partition, .. }
             | UpdateStrategy::Other { partition } => partition.unwrap_or(0),
+            // Releases without this strategy take it for a rolling update.
+            UpdateStrategy::Recreate => 0,
         };
         let is_outdated =
             |pod: &Pod| revision(pod) != self.update_revision && !pod.meta.is_terminating();
@@ -221,6 +223,13 @@ impl Plan<'_> {
             .into_iter()
             .chain(available.into_iter().take(budget));
         chosen.cloned().collect()
+    }
+
+    /// The pods that have to be gone before the strategy `Recreate` creates a new one, terminating ones included.
+    /// Surplus pods count, too. Upstream: `recreateDeleteAndWait`.
+    pub(super) fn old(&self) -> Vec<Arc<Pod>> {
+        let is_old = |pod: &&Arc<Pod>| revision(pod) != self.update_revision;
+        self.slots.pods().filter(is_old).cloned().collect()
     }
 
     /// The number of slots without an available pod. A missing pod counts, and a condemned one does not.

@@ -4,6 +4,7 @@
 mod claims;
 mod failures;
 mod lives;
+mod recreate;
 mod revisions;
 mod takeover;
 

@@ -76,6 +76,9 @@ pub enum UpdateStrategy {
     },
     /// A pod is replaced after a user deletes it.
     OnDelete,
+    /// All old pods end before the first new one is created. API servers since 1.37 accept it, with the feature
+    /// gate `StatefulSetRecreateStrategy`.
+    Recreate,
     /// A type that the validation of the API server rejects. It has the parameters of a rolling
     /// update, as in upstream.
     Other {
@@ -140,7 +143,8 @@ pub struct StatefulSetStatus {
     /// Number of collisions of revision names so far.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub collision_count: Option<i32>,
-    /// Conditions of other clients, as served. The controller has none of its own.
+    /// Conditions as served, also those of other clients. The controller writes `Progressing` during an update
+    /// with the strategy `Recreate`.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "nullable")]
     pub conditions: Vec<Value>,
     /// Number of pods that have been ready for `minReadySeconds`. Always serialised.
@@ -264,6 +268,7 @@ impl From<StrategyWire> for UpdateStrategy {
                     .and_then(|limits| limits.max_unavailable),
             },
             "OnDelete" => Self::OnDelete,
+            "Recreate" => Self::Recreate,
             _ => Self::Other { partition },
         }
     }
@@ -361,6 +366,7 @@ mod tests {
         // (served, decoded)
         let cases = [
             (json!({"type": "OnDelete"}), UpdateStrategy::OnDelete),
+            (json!({"type": "Recreate"}), UpdateStrategy::Recreate),
             (json!({"type": "RollingUpdate"}), rolling(None, None)),
             (
                 json!({"type": "RollingUpdate", "rollingUpdate": {}}),

@@ -83,6 +83,8 @@ pub const POD_LEVEL_RESOURCES: Gate = Gate::on("PodLevelResources");
 pub const POD_OBSERVED_GENERATION_TRACKING: Gate = Gate::on("PodObservedGenerationTracking");
 /// `spec.trafficDistribution` of a Service may prefer the same zone or node by its newer names.
 pub const PREFER_SAME_TRAFFIC_DISTRIBUTION: Gate = Gate::on("PreferSameTrafficDistribution");
+/// The strategy `Recreate` of StatefulSets. Releases before 1.37 lack it.
+pub const STATEFUL_SET_RECREATE_STRATEGY: Gate = Gate::off("StatefulSetRecreateStrategy");
 /// The StatefulSet controller compares revisions of other versions by their meaning.
 pub const STATEFUL_SET_SEMANTIC_REVISION_COMPARISON: Gate =
     Gate::on("StatefulSetSemanticRevisionComparison");
@@ -94,7 +96,7 @@ pub const TAINT_TOLERATION_COMPARISON_OPERATORS: Gate =
 pub const WORKLOAD_WITH_JOB: Gate = Gate::off("WorkloadWithJob");
 
 /// All gates of this module, sorted by name.
-pub const ALL: [Gate; 24] = [
+pub const ALL: [Gate; 25] = [
     DRA_ADMIN_ACCESS,
     DRA_DEVICE_TAINT_RULES,
     DRA_EXTENDED_RESOURCE,
@@ -116,6 +118,7 @@ pub const ALL: [Gate; 24] = [
     POD_LEVEL_RESOURCES,
     POD_OBSERVED_GENERATION_TRACKING,
     PREFER_SAME_TRAFFIC_DISTRIBUTION,
+    STATEFUL_SET_RECREATE_STRATEGY,
     STATEFUL_SET_SEMANTIC_REVISION_COMPARISON,
     TAINT_TOLERATION_COMPARISON_OPERATORS,
     WORKLOAD_WITH_JOB,

@@ -70,6 +70,18 @@ impl Release {
         self >= Self::of_minor(37)
     }
 
+    /// Whether a StatefulSet with the strategy `Recreate` is left alone while its gate is off. Older releases take the
+    /// strategy for a rolling update. Since kubernetes#137187.
+    pub fn refuses_recreation_of_stateful_sets(self) -> bool {
+        self >= Self::of_minor(37)
+    }
+
+    /// Whether each Job of its own gets a Workload, with the gate for it, by its `spec.scheduling`. Older releases have
+    /// Workloads for Indexed Jobs whose pods all run at once. Since kubernetes#140188.
+    pub fn gives_each_job_a_workload(self) -> bool {
+        self >= Self::of_minor(37)
+    }
+
     /// Whether the owner reference of a generated ResourceClaim blocks the deletion of its pod. 1.34 and older set
     /// `blockOwnerDeletion`.
     pub fn generated_claims_block_deletion(self) -> bool {

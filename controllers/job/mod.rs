@@ -9,7 +9,8 @@
 //! - A sync creates and deletes pods only after the cache shows all earlier writes for the same
 //!   Job ([`PodControl`]).
 //! - A Job never leaves its end again: a sync ignores a cached status that is older than its own.
-//! - With the feature gate `WorkloadWithJob`, the pods of an Indexed Job start together ([`gang`]).
+//! - With the feature gate `WorkloadWithJob`, the pods of an Indexed Job start together ([`gang`]). Since 1.37, the spec
+//!   of a Job tells if they do.
 //!
 //! Upstream: `pkg/controller/job`. Differences, besides those of [`PodControl`]:
 //!
@@ -71,7 +72,7 @@ use steersman_runtime::workers::run_workers;
 use steersman_runtime::workqueue::WorkQueue;
 
 pub use self::backoff::back_off_ends;
-use self::gang::Gangs;
+use self::gang::{Gangs, Rules};
 use self::gates::JobGates;
 use self::handlers::Handlers;
 use self::memory::JobMemory;
@@ -229,7 +230,7 @@ fn gang_caches(ctx: &ControllerContext, keyed: &mut Keyed<Job>) -> Option<GangCa
     let workloads = ctx.informers.shared::<Workload>();
     let groups = ctx.informers.shared::<PodGroup>();
     Some(GangCaches {
-        gangs: Gangs::new(&workloads, &groups),
+        gangs: Gangs::new(&workloads, &groups, Rules::of(ctx.release)),
         workloads_cache: keyed.tracked(&workloads),
         groups_cache: keyed.tracked(&groups),
     })

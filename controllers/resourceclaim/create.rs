@@ -6,6 +6,7 @@
 use serde_json::{Map, Value, json};
 use steersman_objects::{Object, ResourceClaim, ResourceClaimTemplate};
 use steersman_releases::Release;
+use steersman_values::resource::ResourceType;
 
 use super::holder::Holder;
 
@@ -23,10 +24,13 @@ const LONGEST_PREFIX: usize = 57;
 /// The claim for the claim called `pod_claim` of `holder`. It has the labels, the annotations and the
 /// spec of the template.
 ///
+/// `owner` is the type of the holder in the version that the API server has.
+///
 /// The spec passes through as JSON, so fields of later releases reach the API server. Upstream copies
 /// the fields that it knows.
 pub(super) fn from_template(
     holder: Holder<'_>,
+    owner: &ResourceType,
     pod_claim: &str,
     template: &ResourceClaimTemplate,
     release: Release,
@@ -45,12 +49,11 @@ pub(super) fn from_template(
         .retain(|field, value| (field == "labels" || field == "annotations") && value.is_object());
     let mut metadata = Value::Object(metadata);
     metadata["annotations"][POD_CLAIM] = json!(pod_claim);
-    let owner = holder.meta();
-    let resource = holder.resource();
-    metadata["generateName"] = json!(name_prefix(&owner.name, pod_claim));
+    let of_holder = holder.meta();
+    metadata["generateName"] = json!(name_prefix(&of_holder.name, pod_claim));
     let mut reference = json!({
-        "apiVersion": resource.api_version(), "kind": resource.kind,
-        "name": owner.name, "uid": owner.uid, "controller": true,
+        "apiVersion": owner.api_version(), "kind": owner.kind,
+        "name": of_holder.name, "uid": of_holder.uid, "controller": true,
     });
     // Without this field, a foreground deletion of the pod does not wait for the claim.
     if release.generated_claims_block_deletion() {
@@ -138,11 +141,24 @@ mod tests {
             "spec": {"devices": {"requests": [{"name": "r"}], "fromTheFuture": 1}},
         });
         let holder = Holder::Pod(&pod);
-        let claim = from_template(holder, "gpu", &decode(template), Release::DEFAULT);
+        let claim = from_template(
+            holder,
+            Pod::RESOURCE,
+            "gpu",
+            &decode(template),
+            Release::DEFAULT,
+        );
         assert_eq!(Value::Object(claim), expected);
         let of = |minor| {
             let release = Release::of_minor(minor);
-            Value::Object(from_template(holder, "gpu", &decode(bare.clone()), release))
+            let template = decode(bare.clone());
+            Value::Object(from_template(
+                holder,
+                Pod::RESOURCE,
+                "gpu",
+                &template,
+                release,
+            ))
         };
         let blocks =
             |claim: &Value| claim["metadata"]["ownerReferences"][0]["blockOwnerDeletion"] == true;

@@ -4,9 +4,11 @@
 //! Upstream repeats its functions for both, as `handleClaim` and `handlePodGroupClaim`. Here one code
 //! serves both.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use serde_json::{Value, json};
+use steersman_client::ApiClient;
 use steersman_objects::{
     Meta, Object, ObjectReference, Pod, PodClaimName, PodGroup, PodResourceClaim,
     PodResourceClaimStatus, ResourceClaim,
@@ -72,11 +74,20 @@ impl<'a> Holder<'a> {
         }
     }
 
-    /// For Events.
-    pub(super) fn reference(self) -> ObjectReference {
-        match self {
+    /// Its type in the version that the API server has. A reference in another version leads nowhere.
+    pub(super) fn served_by(self, client: &ApiClient) -> Cow<'static, ResourceType> {
+        client.served(self.resource())
+    }
+
+    /// For Events. `api_version` is that of the type.
+    pub(super) fn reference(self, api_version: &str) -> ObjectReference {
+        let reference = match self {
             Self::Pod(pod) => ObjectReference::of(pod),
             Self::Group(group) => ObjectReference::of(group),
+        };
+        ObjectReference {
+            api_version: api_version.to_owned(),
+            ..reference
         }
     }
 

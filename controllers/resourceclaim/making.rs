@@ -204,7 +204,8 @@ impl Shared {
         if !self.has_prioritized_lists && requests.any(|one| !one.first_available.is_empty()) {
             return Err(ClaimError::PrioritizedList);
         }
-        let body = from_template(holder, &claim.name, &template, self.release);
+        let owner = holder.served_by(&self.client);
+        let body = from_template(holder, &owner, &claim.name, &template, self.release);
         let target = Target::collection::<ResourceClaim>(namespace);
         // The creation is recorded before the request. If its answer is lost, the next sync lists the
         // claims.
@@ -262,8 +263,10 @@ impl Shared {
         let claim = format!("{} {}", holder.claim_kind(), claim.name);
         if !ApiError::within(&source).is_some_and(ApiError::is_fenced) {
             let message = format!("{claim}: {source}");
+            let served = holder.served_by(&self.client);
+            let reference = holder.reference(&served.api_version());
             self.recorder
-                .event(holder.reference(), EventType::Warning, FAILED, message);
+                .event(reference, EventType::Warning, FAILED, message);
         }
         SyncError::Claim {
             holder: holder.to_string(),

@@ -8,17 +8,22 @@
 //! Upstream also means to give pods an owner reference to the PodGroup. Its `GetPodFromTemplate`
 //! drops the reference, so real pods have none, and neither do they here.
 //!
-//! Upstream: `job_scheduling_manager.go`, and `IsGangSchedulingCandidate` in `util/utils.go`.
+//! Upstream: `job_scheduling_manager.go`, and `IsGangSchedulingCandidate` in `util/utils.go`. Since 1.37, each Job has
+//! a Workload: [`scheduling`] has these rules.
 //!
 //! `sync/gang.rs` reads live objects and creates missing ones; this module decides and builds the bodies.
+
+mod scheduling;
 
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 use steersman_objects::template::{fnv1a, safe_encoded};
 use steersman_objects::{
-    CompletionMode, Job, Object, ObjectKey, PodGroup, Workload, WorkloadControllerRef,
+    CompletionMode, Job, Object, ObjectKey, PodGroup, PodGroupTemplate, Workload,
+    WorkloadControllerRef,
 };
+use steersman_releases::Release;
 use steersman_runtime::informer::{Index, IndexKey, SharedInformer};
 use steersman_runtime::owner::ControllerReference;
 
@@ -41,10 +46,70 @@ pub(super) enum Gang {
     TooLate,
     /// Together, but the Workload is missing.
     NeedsWorkload,
-    /// Together, but the PodGroup of this Workload is missing.
-    NeedsGroup(Arc<Workload>),
+    /// Together, but the PodGroup of this template is missing.
+    NeedsGroup(Template),
     /// Together, in this PodGroup.
     Complete(Arc<PodGroup>),
+}
+
+/// The template of a missing PodGroup.
+#[derive(Debug, Clone)]
+pub(super) struct Template {
+    /// The Workload of the Job, or of its owner.
+    pub(super) workload: Arc<Workload>,
+    /// Name of the template; `None` for the only one of the Job's own Workload.
+    pub(super) delegated: Option<String>,
+}
+
+impl Template {
+    /// The template of the Job's own Workload.
+    pub(super) fn own(workload: Arc<Workload>) -> Self {
+        Self {
+            workload,
+            delegated: None,
+        }
+    }
+
+    fn find(&self) -> Option<&PodGroupTemplate> {
+        let mut templates = self.workload.spec.pod_group_templates.iter();
+        match &self.delegated {
+            None => templates.next(),
+            Some(name) => templates.find(|template| template.name == **name),
+        }
+    }
+}
+
+/// The Jobs that get a Workload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Rules {
+    /// Indexed Jobs whose pods all run at once. The rules of 1.36.
+    Gangs,
+    /// Each Job of its own, by its `spec.scheduling`. The rules since 1.37.
+    EachJob,
+}
+
+impl Rules {
+    /// The rules of `release`.
+    pub(super) fn of(release: Release) -> Self {
+        if release.gives_each_job_a_workload() {
+            Self::EachJob
+        } else {
+            Self::Gangs
+        }
+    }
+
+    /// Whether `job` may have a group. Upstream: `shouldManageWorkloadForJob`.
+    pub(super) fn concern(self, job: &Job) -> bool {
+        match self {
+            Self::Gangs => is_candidate(job),
+            Self::EachJob => scheduling::is_candidate(job),
+        }
+    }
+
+    /// Whether a creation is told by an Event about the PodGroup as well, and a failure by one about the Workload.
+    pub(super) fn tell_more(self) -> bool {
+        self == Self::EachJob
+    }
 }
 
 /// The reason why pods are not scheduled together, in the words of upstream's log. A later sync decides anew,
@@ -86,6 +151,7 @@ pub(super) struct Gangs {
     workloads: Index<Workload>,
     /// PodGroups by the Workload that they name.
     groups: Index<PodGroup>,
+    pub(super) rules: Rules,
 }
 
 impl Gangs {
@@ -93,8 +159,10 @@ impl Gangs {
     pub(super) fn new(
         workloads: &SharedInformer<Workload>,
         groups: &SharedInformer<PodGroup>,
+        rules: Rules,
     ) -> Self {
         Self {
+            rules,
             workloads: workloads.store().add_index("workloadByJobName", job_of),
             groups: groups
                 .store()
@@ -116,6 +184,9 @@ impl Gangs {
     /// Upstream: `getOrCreateWorkload` and `getOrCreatePodGroup`. The order of checks is theirs: several
     /// objects, then their controller, then their shape.
     pub(super) fn of(&self, job: &Job, pods: usize) -> Gang {
+        if self.rules == Rules::EachJob {
+            return self.of_each(job, pods);
+        }
         let mut workloads = self.workloads.get(&job.key().to_string());
         let workload = match workloads.len() {
             0 if is_new(job, pods) => return Gang::NeedsWorkload,
@@ -133,7 +204,7 @@ impl Gangs {
         let mut groups = self.groups.get(&workload.key().to_string());
         // The PodGroup must be the Job's as well, since a foreign one may have another policy.
         match groups.len() {
-            0 => Gang::NeedsGroup(workload),
+            0 => Gang::NeedsGroup(Template::own(workload)),
             1 if groups[0].meta.is_controlled_by(&job.meta.uid) => Gang::Complete(groups.remove(0)),
             1 => Gang::Prevented(Obstacle::ForeignGroup),
             several => Gang::Prevented(Obstacle::PodGroups(several)),
@@ -157,7 +228,7 @@ fn job_of(workload: &Workload) -> Vec<IndexKey> {
 
 /// The key of the Workload that a PodGroup names. Upstream: `podGroupWorkloadName`.
 fn workload_of(group: &PodGroup) -> Vec<IndexKey> {
-    let name = &group.spec.pod_group_template_ref.workload.workload_name;
+    let name = group.workload_name();
     if name.is_empty() {
         return Vec::new();
     }
@@ -191,14 +262,14 @@ fn is_new(job: &Job, pods: usize) -> bool {
         && !was_suspended()
 }
 
-/// The body of the Workload of `job`. Upstream: `createWorkloadForJob` and `buildPodGroupTemplates`. All pods
+/// The body of the Workload of `job`. Upstream: `createWorkloadForJob` and `buildPodGroupTemplates`. All pods of a gang
 /// are the minimum, so a part of them never starts.
-pub(super) fn workload(job: &Job) -> Value {
-    let gang = json!({"minCount": job.spec.parallelism});
-    let template = json!({
-        "name": template_name(&job.meta.name),
-        "schedulingPolicy": {"gang": gang},
-    });
+pub(super) fn workload(job: &Job, rules: Rules) -> Value {
+    let mut template = match rules {
+        Rules::Gangs => json!({"schedulingPolicy": {"gang": {"minCount": job.spec.parallelism}}}),
+        Rules::EachJob => scheduling::template(job),
+    };
+    template["name"] = json!(template_name(&job.meta.name));
     json!({
         "apiVersion": Workload::RESOURCE.api_version(), "kind": Workload::RESOURCE.kind,
         "metadata": {
@@ -215,29 +286,38 @@ pub(super) fn workload(job: &Job) -> Value {
     })
 }
 
-/// The body of the PodGroup of `job` after the first template of `workload`. `None` if it has none. Upstream:
+/// The body of the PodGroup of `job` after `template`. `None` if the Workload lacks the template. Upstream:
 /// `createPodGroupForWorkload`. The policy is that of the Workload, which a user may have changed.
-pub(super) fn pod_group(job: &Job, workload: &Workload) -> Option<Value> {
-    let template = workload.spec.pod_group_templates.first()?;
-    // The reference does not block the deletion of the Workload.
-    let reference = json!({
-        "apiVersion": Workload::RESOURCE.api_version(), "kind": Workload::RESOURCE.kind,
-        "name": workload.meta.name, "uid": workload.meta.uid,
-    });
-    let owners = json!([ControllerReference::to::<Job>(&job.meta), reference]);
+///
+/// `version` is the one in which the API server has both types. It has both in the same versions.
+pub(super) fn pod_group(job: &Job, template: &Template, version: &str) -> Option<Value> {
+    let found = template.find()?;
+    let workload = &template.workload.meta;
+    let mut owners = vec![json!(ControllerReference::to::<Job>(&job.meta))];
+    // The Workload of an owner belongs to that owner alone.
+    if template.delegated.is_none() {
+        // The reference does not block the deletion of the Workload. In another version than the API server has,
+        // the garbage collector could not find it.
+        owners.push(json!({
+            "apiVersion": format!("{}/{version}", Workload::RESOURCE.group),
+            "kind": Workload::RESOURCE.kind, "name": workload.name, "uid": workload.uid,
+        }));
+    }
+    let (field, reference) = PodGroup::template_reference(version, &workload.name, &found.name);
+    let mut spec = json!({field: reference, "schedulingPolicy": found.scheduling_policy});
+    for field in scheduling::COPIED {
+        if let Some(value) = found.others.get(field).filter(|value| !value.is_null()) {
+            spec[field] = value.clone();
+        }
+    }
     Some(json!({
         "apiVersion": PodGroup::RESOURCE.api_version(), "kind": PodGroup::RESOURCE.kind,
         "metadata": {
-            "name": pod_group_name(&workload.meta.name, &template.name),
+            "name": pod_group_name(&workload.name, &found.name),
             "namespace": *job.meta.namespace,
             "ownerReferences": owners,
         },
-        "spec": {
-            "podGroupTemplateRef": {"workload": {
-                "workloadName": workload.meta.name, "podGroupTemplateName": template.name,
-            }},
-            "schedulingPolicy": template.scheduling_policy,
-        },
+        "spec": spec,
     }))
 }
 

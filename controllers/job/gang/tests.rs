@@ -80,16 +80,17 @@ fn create_workload_for_job() {
                 }],
             },
         });
-        assert_eq!(workload(&job), expected);
+        assert_eq!(workload(&job, Rules::Gangs), expected);
     }
 }
 
-fn workload_of_templates(templates: Value) -> Workload {
+fn template_of(templates: Value) -> Template {
     let workload = json!({
         "metadata": {"name": "my-workload", "namespace": "default", "uid": "wl-uid"},
         "spec": {"podGroupTemplates": templates},
     });
-    Workload::decode(workload.to_string().as_bytes()).unwrap()
+    let workload = Workload::decode(workload.to_string().as_bytes()).unwrap();
+    Template::own(Arc::new(workload))
 }
 
 /// Upstream: `TestCreatePodGroupForWorkload`.
@@ -120,9 +121,10 @@ fn create_pod_group_for_workload() {
             "schedulingPolicy": policy,
         },
     });
-    let found = pod_group(&job, &workload_of_templates(templates));
+    let found = pod_group(&job, &template_of(templates), "v1alpha2");
     assert_eq!(found, Some(expected));
-    assert_eq!(pod_group(&job, &workload_of_templates(json!([]))), None);
+    let empty = template_of(json!([]));
+    assert_eq!(pod_group(&job, &empty, "v1alpha2"), None);
 }
 
 /// Upstream: `TestComputeWorkloadName`. The hashes are those of upstream's functions.

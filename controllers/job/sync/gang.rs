@@ -13,7 +13,7 @@ use steersman_runtime::pod_control::Owner;
 use steersman_runtime::workqueue::WorkQueue;
 
 use super::JobSyncer;
-use crate::job::gang::{self, Gang, Gangs};
+use crate::job::gang::{self, Gang, Gangs, Template};
 
 /// The Workload or the PodGroup of a Job could not be read or created. Pods are not created then: their gang
 /// would be incomplete. Upstream wraps the errors of `ensureWorkloadAndPodGroup`.
@@ -65,7 +65,7 @@ impl JobSyncer {
             key, object: job, ..
         } = owner;
         let caches = match &self.gangs {
-            Some(caches) if gang::is_candidate(job) => caches,
+            Some(caches) if caches.gangs.rules.concern(job) => caches,
             _ => return Ok(Some(Gang::Apart)),
         };
         if caches.await_lists(key, &self.queue) {
@@ -104,26 +104,43 @@ impl JobSyncer {
         let Owner {
             key, object: job, ..
         } = owner;
-        let workload = match gang {
+        let rules = caches.gangs.rules;
+        let template = match gang {
             Gang::Apart | Gang::Prevented(_) | Gang::TooLate => return Ok(None),
             Gang::Complete(group) => return Ok(Some(group)),
-            Gang::NeedsGroup(workload) => workload,
+            Gang::NeedsGroup(template) => template,
             Gang::NeedsWorkload => {
-                let body = gang::workload(job);
+                let body = gang::workload(job, rules);
                 let created = self.make::<Workload>(key, &body, &caches.workloads_cache);
-                let created = created.await?;
+                let created = created.await;
+                if let Err(error) = &created
+                    && rules.tell_more()
+                    && !ApiError::within(error).is_some_and(ApiError::is_fenced)
+                {
+                    let name = &job.meta.name;
+                    let message = format!("Failed to create Workload for Job {name}: {error}");
+                    self.event(job, EventType::Warning, "FailedWorkloadCreate", &message);
+                }
+                let created = created?;
                 let name = &created.meta.name;
                 let message = format!("Created Workload {name} for Job {}", job.meta.name);
                 self.event(job, EventType::Normal, "WorkloadCreated", &message);
-                created
+                Template::own(created)
             }
         };
-        // A Workload without template has been excluded by `Gangs::of`.
-        let Some(body) = gang::pod_group(job, &workload) else {
+        // A Workload without the template has been excluded by `Gangs::of`.
+        let served = self.client.served(PodGroup::RESOURCE);
+        let Some(body) = gang::pod_group(job, &template, &served.version) else {
             return Ok(None);
         };
         let created = self.make::<PodGroup>(key, &body, &caches.groups_cache);
-        created.await.map(Some)
+        let created = created.await?;
+        if rules.tell_more() {
+            let name = &created.meta.name;
+            let message = format!("Created PodGroup {name} for Job {}", job.meta.name);
+            self.event(job, EventType::Normal, "PodGroupCreated", &message);
+        }
+        Ok(Some(created))
     }
 
     /// Creates an object of type `T`, and records its version as a write for the Job at `key`.

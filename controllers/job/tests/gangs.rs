@@ -1,6 +1,8 @@
 //! Jobs whose pods are scheduled together, with the feature gate `WorkloadWithJob`. The API server
 //! here has the types by definitions.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 use steersman_devcluster::definitions::definition;
 use steersman_devcluster::faults::{self, Matcher};
@@ -11,27 +13,35 @@ use steersman_runtime::controller::ControllerContext;
 use super::single_syncs::conditions;
 use super::stories::web;
 use crate::job::DESCRIPTOR;
-use crate::job::gang::{pod_group, workload};
+use crate::job::gang::{Rules, Template, pod_group, workload};
 use crate::job::testing::{job, load, merge, pod_of_web, sent};
 use crate::testing::builder::Builder;
 use crate::testing::world::World;
 
 const PARALLELISM: i32 = 4;
 
-fn with_gate(mut context: ControllerContext) -> ControllerContext {
+pub(super) fn with_gate(mut context: ControllerContext) -> ControllerContext {
     context.features = FeatureGates::new(|name| name == features::WORKLOAD_WITH_JOB.name);
     context
+}
+
+/// The version of 1.36.
+const VERSION: &str = "v1alpha2";
+
+/// Adds both types in this version.
+pub(super) async fn define(world: &World, version: &str) {
+    for kind in ["Workload", "PodGroup"] {
+        let group = "scheduling.k8s.io";
+        world
+            .create(definition(group, kind, &[version], "Namespaced"))
+            .await;
+    }
 }
 
 /// A cluster with these objects, and without the controller.
 async fn world(objects: impl IntoIterator<Item = Value>) -> World {
     let world = World::recorded().await;
-    for kind in ["Workload", "PodGroup"] {
-        let group = "scheduling.k8s.io";
-        world
-            .create(definition(group, kind, &["v1alpha2"], "Namespaced"))
-            .await;
-    }
+    define(&world, VERSION).await;
     load(&world, objects).await;
     world
 }
@@ -60,16 +70,22 @@ fn decoded(job: &Value) -> Job {
 
 /// The Workload of the Job, with another name.
 fn workload_named(name: &str) -> Value {
-    let mut made = workload(&decoded(&gang_job()));
+    let mut made = workload(&decoded(&gang_job()), Rules::Gangs);
     made["metadata"]["name"] = json!(name);
     made["metadata"]["uid"] = json!(format!("{name}-uid"));
     made
 }
 
-/// The PodGroup after `workload`, with another name.
-fn group_named(name: &str, workload: &Value) -> Value {
+/// The PodGroup after `workload`.
+fn group_after(workload: &Value) -> Value {
     let view = Builder::new(workload.clone()).build();
-    let mut made = pod_group(&decoded(&gang_job()), &view).expect("there is a template");
+    let template = Template::own(Arc::new(view));
+    pod_group(&decoded(&gang_job()), &template, VERSION).expect("there is a template")
+}
+
+/// The same with another name.
+fn group_named(name: &str, workload: &Value) -> Value {
+    let mut made = group_after(workload);
     made["metadata"]["name"] = json!(name);
     made["metadata"]["uid"] = json!(format!("{name}-uid"));
     made
@@ -85,7 +101,7 @@ fn a_pod() -> Value {
 }
 
 /// The groups of all created pods. `None` stands for pods without one.
-fn groups_of_pods(world: &World) -> Vec<Option<String>> {
+pub(super) fn groups_of_pods(world: &World) -> Vec<Option<String>> {
     let group = |pod: Value| {
         let name = pod["spec"]["schedulingGroup"]["podGroupName"].as_str();
         name.map(str::to_owned)
@@ -96,7 +112,7 @@ fn groups_of_pods(world: &World) -> Vec<Option<String>> {
         .collect()
 }
 
-fn names(world: &World, plural: &str) -> Vec<String> {
+pub(super) fn names(world: &World, plural: &str) -> Vec<String> {
     let objects = world.cluster.objects(plural);
     let name = |object: &Value| object["metadata"]["name"].as_str().unwrap().to_owned();
     objects.iter().map(name).collect()
@@ -105,9 +121,9 @@ fn names(world: &World, plural: &str) -> Vec<String> {
 /// Upstream: the cases of `TestEnsureWorkloadAndPodGroup` without errors.
 #[tokio::test(start_paused = true)]
 async fn ensure_workload_and_pod_group() {
-    let of_job = workload(&decoded(&gang_job()));
+    let of_job = workload(&decoded(&gang_job()), Rules::Gangs);
     let name = of_job["metadata"]["name"].as_str().unwrap();
-    let group = pod_group(&decoded(&gang_job()), &Builder::new(of_job.clone()).build()).unwrap();
+    let group = group_after(&of_job);
     let group_name = group["metadata"]["name"].as_str().unwrap().to_owned();
     let existing = || workload_named(name);
     let group_of = |workload: &Value| group_named(&group_name, workload);
@@ -115,11 +131,7 @@ async fn ensure_workload_and_pod_group() {
     let mut two_templates = existing();
     two_templates["spec"]["podGroupTemplates"] = json!([{"name": "group-a"}, {"name": "group-b"}]);
     let named_by_user = workload_named("user-workload");
-    let of_user = pod_group(
-        &decoded(&gang_job()),
-        &Builder::new(named_by_user.clone()).build(),
-    );
-    let of_user = of_user.unwrap()["metadata"]["name"]
+    let of_user = group_after(&named_by_user)["metadata"]["name"]
         .as_str()
         .unwrap()
         .to_owned();
@@ -370,7 +382,7 @@ async fn a_new_leader_waits_for_the_workload_of_the_former_one() {
     let started = json!({"status": {"startTime": "2026-01-01T00:00:00Z"}});
     let mut world = world([a_pod(), changed(started)]).await;
     let before = world.cluster.revision();
-    let made = workload(&decoded(&gang_job()));
+    let made = workload(&decoded(&gang_job()), Rules::Gangs);
     let name = made["metadata"]["name"].as_str().unwrap().to_owned();
     let made = workload_named(&name);
     load(&world, [group_named("g", &made), made]).await;
@@ -405,12 +417,42 @@ async fn without_the_types_only_gangs_wait() {
         pods.map(prefix).collect()
     };
     assert_eq!(prefixes(&world), ["other-"]);
-    for kind in ["Workload", "PodGroup"] {
-        let group = "scheduling.k8s.io";
-        world
-            .create(definition(group, kind, &["v1alpha2"], "Namespaced"))
-            .await;
-    }
+    define(&world, VERSION).await;
     world.a_minute().await;
     assert_eq!(prefixes(&world).len(), 5);
+}
+
+/// API servers of 1.37 lack `v1alpha2`. In their versions, a PodGroup names its Workload by another field.
+#[tokio::test(start_paused = true)]
+async fn a_newer_api_server_has_the_types_in_other_versions() {
+    for version in ["v1beta1", "v1alpha3"] {
+        let mut world = World::recorded().await;
+        define(&world, version).await;
+        load(&world, [gang_job()]).await;
+        world.restart_with(&[DESCRIPTOR], with_gate).await;
+        world.a_minute().await;
+        let api_version = format!("scheduling.k8s.io/{version}");
+        let [workload] = &world.cluster.objects("workloads")[..] else {
+            panic!("there is one Workload in {version}");
+        };
+        let [group] = &world.cluster.objects("podgroups")[..] else {
+            panic!("there is one PodGroup in {version}");
+        };
+        assert_eq!(workload["apiVersion"], *api_version);
+        assert_eq!(group["apiVersion"], *api_version);
+        let name = &workload["metadata"]["name"];
+        let reference = json!({"workloadName": name, "templateName": "web-pgt-0"});
+        assert_eq!(group["spec"]["workloadRef"], reference);
+        assert_eq!(group["spec"].get("podGroupTemplateRef"), None);
+        let owner = &group["metadata"]["ownerReferences"][1];
+        assert_eq!(owner["apiVersion"], *api_version);
+        let name = group["metadata"]["name"].as_str().unwrap().to_owned();
+        assert_eq!(groups_of_pods(&world), vec![Some(name); 4], "{version}");
+
+        // The next manager finds both by their references.
+        world.restart_with(&[DESCRIPTOR], with_gate).await;
+        world.a_minute().await;
+        assert_eq!(names(&world, "workloads").len(), 1, "{version}");
+        assert_eq!(names(&world, "podgroups").len(), 1, "{version}");
+    }
 }

@@ -2,6 +2,7 @@
 
 mod gangs;
 mod latency;
+mod scheduling;
 mod single_syncs;
 mod stale;
 mod stories;

@@ -74,8 +74,13 @@ fn consumer() -> Value {
 
 /// A cluster with the type and these objects, and without the controller.
 async fn stopped(objects: &[Value]) -> Claims {
+    stopped_with("v1alpha2", objects).await
+}
+
+/// The same with the type in this version.
+async fn stopped_with(version: &str, objects: &[Value]) -> Claims {
     let claims = Claims::stopped(&[]).await;
-    let groups = definition("scheduling.k8s.io", "PodGroup", &["v1alpha2"], "Namespaced");
+    let groups = definition("scheduling.k8s.io", "PodGroup", &[version], "Namespaced");
     claims.0.create(groups).await;
     objects
         .iter()
@@ -226,6 +231,24 @@ async fn claims_are_made_for_pod_groups() {
             assert_eq!(claims.events(), [MISSING], "{case}");
         }
     }
+}
+
+/// API servers of 1.37 have PodGroups in `v1beta1`. A reference in another version leads nowhere.
+#[tokio::test(start_paused = true)]
+async fn references_to_a_pod_group_have_the_version_of_the_api_server() {
+    let served = "scheduling.k8s.io/v1beta1";
+    let group = || with(group(), &["apiVersion"], json!(served));
+    let mut claims = stopped_with("v1beta1", &[group()]).await;
+    start(&mut claims, true).await;
+    claims.0.a_minute().await;
+    let events = claims.0.cluster.objects("events");
+    assert_eq!(events[0]["involvedObject"]["apiVersion"], served);
+    claims.load(template());
+    claims.0.a_minute().await;
+    let made = claims.0.cluster.objects("resourceclaims");
+    let owner = &made[0]["metadata"]["ownerReferences"][0];
+    assert_eq!(owner["apiVersion"], served);
+    assert_eq!(named(&claims), ["acme true"]);
 }
 
 /// Upstream: `TestSyncHandler`, the case "create-conflict-podgroup".

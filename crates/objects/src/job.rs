@@ -64,6 +64,8 @@ pub struct JobSpec {
     pub template_labels: Labels,
     /// Whether the template names a group of pods that are scheduled together.
     pub has_scheduling_group: bool,
+    /// `scheduling` as served, a field of 1.37: the form of the Workload that the Job gets. Null if it is unset.
+    pub scheduling: Value,
     /// Whether kubelets restart failed containers (`restartPolicy: OnFailure` in the template).
     pub restarts_on_failure: bool,
 }
@@ -174,6 +176,7 @@ struct SpecWire<'a> {
     pod_failure_policy: Option<Box<PodFailurePolicy>>,
     success_policy: Option<Box<SuccessPolicy>>,
     managed_by: Option<Sym>,
+    scheduling: Value,
     #[serde(borrow, deserialize_with = "nullable")]
     template: TemplateWire<'a>,
 }
@@ -233,6 +236,7 @@ impl From<SpecWire<'_>> for JobSpec {
             pod_failure_policy: wire.pod_failure_policy,
             success_policy: wire.success_policy,
             managed_by: wire.managed_by,
+            scheduling: wire.scheduling,
             template_labels: Labels::new(wire.template.metadata.labels.iter()),
             has_scheduling_group: wire.template.spec.scheduling_group.is_some(),
             restarts_on_failure: restart_policy.as_deref() == Some("OnFailure"),

@@ -186,7 +186,7 @@ pub use validating_admission_policy::{
 };
 pub use volume_attributes_class::VolumeAttributesClass;
 pub use wire::{Condition, DecodeError, Identity, Parsed};
-pub use workload::{Workload, WorkloadControllerRef};
+pub use workload::{PodGroupTemplate, Workload, WorkloadControllerRef};
 
 use steersman_values::intern::Sym;
 use steersman_values::resource::ResourceType;

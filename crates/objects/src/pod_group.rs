@@ -1,8 +1,9 @@
 //! The cached view of a PodGroup.
 //!
-//! Upstream: `k8s.io/api/scheduling/v1alpha2`. The type exists with the feature gate
-//! `GenericWorkload`.
+//! Upstream: `k8s.io/api/scheduling` in the versions `v1alpha2` (1.36), `v1alpha3` and `v1beta1` (1.37). The type
+//! exists with the feature gate `GenericWorkload`.
 
+use serde_json::{Value, json};
 use steersman_values::intern::Sym;
 use steersman_values::resource::POD_GROUPS;
 
@@ -21,8 +22,10 @@ view! {
 
     /// `spec` of a PodGroup.
     pub struct PodGroupSpec {
-        /// The template that the PodGroup was made of. The field is part of `v1alpha2` only.
+        /// The template that the PodGroup was made of, in `v1alpha2`.
         pub pod_group_template_ref: PodGroupTemplateRef,
+        /// The template that the PodGroup was made of, in later versions.
+        pub workload_ref: TemplateOfWorkload,
         /// The claims that the pods of the group share, with the feature gate
         /// `DRAWorkloadResourceClaims`.
         pub resource_claims: Vec<PodResourceClaim>,
@@ -34,7 +37,7 @@ view! {
         pub workload: TemplateOfWorkload,
     }
 
-    /// `spec.podGroupTemplateRef.workload` of a PodGroup.
+    /// `spec.podGroupTemplateRef.workload` of a PodGroup, or its `spec.workloadRef`.
     pub struct TemplateOfWorkload {
         /// Name of the Workload; empty if unset.
         pub workload_name: Sym,
@@ -48,6 +51,28 @@ view! {
 }
 
 impl PodGroup {
+    /// Name of the Workload whose template the PodGroup was made of; empty if it names none.
+    pub fn workload_name(&self) -> &str {
+        let older = &self.spec.pod_group_template_ref.workload.workload_name;
+        let newer = &self.spec.workload_ref.workload_name;
+        if newer.is_empty() { older } else { newer }
+    }
+
+    /// The field of `spec` with the reference to `template` of `workload`, and its value, in this version of the API.
+    pub fn template_reference(
+        version: &str,
+        workload: &str,
+        template: &str,
+    ) -> (&'static str, Value) {
+        if version == POD_GROUPS.version {
+            let reference = json!({"workloadName": workload, "podGroupTemplateName": template});
+            ("podGroupTemplateRef", json!({"workload": reference}))
+        } else {
+            let reference = json!({"workloadName": workload, "templateName": template});
+            ("workloadRef", reference)
+        }
+    }
+
     /// The ResourceClaim of `claim`, one of `spec.resourceClaims`.
     pub fn claim_name<'a>(&'a self, claim: &'a PodResourceClaim) -> PodClaimName<'a> {
         PodClaimName::of(claim, &self.status.resource_claim_statuses)

@@ -1,10 +1,10 @@
 //! The cached view of a Workload.
 //!
-//! Upstream: `k8s.io/api/scheduling/v1alpha2`. The type exists with the feature gate
-//! `GenericWorkload`.
+//! Upstream: `k8s.io/api/scheduling` in the versions `v1alpha2` (1.36), `v1alpha3` and `v1beta1` (1.37). The type
+//! exists with the feature gate `GenericWorkload`.
 
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use steersman_values::intern::Sym;
 use steersman_values::resource::WORKLOADS;
 
@@ -46,6 +46,9 @@ pub struct PodGroupTemplate {
     /// The scheduling policy as served, for a copy in a PodGroup.
     #[serde(deserialize_with = "view::nullable")]
     pub scheduling_policy: Value,
+    /// All other fields as served.
+    #[serde(flatten)]
+    pub others: Map<String, Value>,
 }
 
 #[cfg(test)]
@@ -85,11 +88,11 @@ mod tests {
                 json!({"podGroupTemplateRef": {"workload": {"workloadName": "w"}}}),
                 "w",
             ),
+            (json!({"workloadRef": {"workloadName": "w"}}), "w"),
         ] {
             let json = json!({"metadata": {"name": "g"}, "spec": spec});
             let group = PodGroup::decode(json.to_string().as_bytes()).unwrap();
-            let found = group.spec.pod_group_template_ref.workload.workload_name;
-            assert_eq!(&*found, expected, "{json}");
+            assert_eq!(group.workload_name(), expected, "{json}");
         }
     }
 }

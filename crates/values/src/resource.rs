@@ -87,11 +87,13 @@ impl fmt::Display for ResourceType {
 }
 
 /// Types whose version depends on the release, as controllers name them, and the other versions with
-/// the same fields, as far as controllers use them.
+/// the same fields, as far as controllers use them. PodGroups name their Workload by another field: see `PodGroup`
+/// of `steersman_objects`.
 ///
 /// Upstream: `k8s.io/api` of 1.33 to 1.37.
-static SERVED_DIFFERENTLY: [(&ResourceType, &[&str]); 9] = [
-    (&POD_GROUPS, &["v1alpha3"]),
+static SERVED_DIFFERENTLY: [(&ResourceType, &[&str]); 10] = [
+    (&WORKLOADS, &["v1beta1", "v1alpha3"]),
+    (&POD_GROUPS, &["v1beta1", "v1alpha3"]),
     (&POD_CERTIFICATE_REQUESTS, &["v1", "v1alpha1"]),
     (&STORAGE_VERSION_MIGRATIONS, &["v1"]),
     (&VOLUME_ATTRIBUTES_CLASSES, &["v1beta1"]),

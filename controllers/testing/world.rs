@@ -17,6 +17,8 @@ use steersman_devcluster::auth::User;
 use steersman_devcluster::faults::{self, Matcher, RuleId};
 use steersman_devcluster::nodes::{self, NodesConfig};
 use steersman_devcluster::{Admission, DevCluster, Snapshot};
+use steersman_options::features::FeatureGates;
+use steersman_releases::Release;
 use steersman_runtime::controller::{ClientFactory, ContextParts, ControllerContext, Descriptor};
 use steersman_runtime::informer::InformerFactory;
 use steersman_runtime::rbac::Rule;
@@ -57,6 +59,8 @@ pub(crate) struct World {
     pub(crate) clock: Clock,
     /// The cluster that the clients reach; [`World::restore`] replaces it.
     current: CurrentCluster,
+    /// The release that the controllers equal.
+    release: Release,
     controllers: Running,
     nodes: Running,
     /// Metrics of all clients.
@@ -132,6 +136,17 @@ impl World {
         Self::on(cluster)
     }
 
+    /// The same for this release. Its controllers equal the release, too.
+    pub(crate) async fn recorded_of(release: Release) -> Self {
+        let builder = DevCluster::builder().clock(Clock::runtime(begin()));
+        let started = builder.release(release).metrics(false).start().await;
+        let cluster = started.unwrap();
+        cluster.keep_contents();
+        let mut world = Self::on(cluster);
+        world.release = release;
+        world
+    }
+
     fn on(cluster: DevCluster) -> Self {
         super::log::see_all();
         let clock = cluster.clock().clone();
@@ -181,6 +196,7 @@ impl World {
             clients,
             clock,
             current,
+            release: Release::DEFAULT,
             controllers,
             nodes,
             requests,
@@ -190,7 +206,10 @@ impl World {
 
     /// A context for one more controller, beside the running ones.
     pub(crate) fn context(&self) -> ControllerContext {
-        context(&self.clients, &self.clock)
+        let mut context = context(&self.clients, &self.clock);
+        context.release = self.release;
+        context.features = FeatureGates::new(|gate| self.release.enables(gate));
+        context
     }
 
     /// Stops all controllers and starts these, with new caches and queues.
@@ -208,7 +227,7 @@ impl World {
         self.controllers.tasks.join(Duration::from_secs(60)).await;
         self.cluster
             .allow(&user_name(INFORMERS), &watched_by(controllers));
-        let context = configure(context(&self.clients, &self.clock));
+        let context = configure(self.context());
         self.informers = context.informers.clone();
         self.registry = context.registry.clone();
         self.controllers = run(controllers, &context).await;

@@ -6,6 +6,9 @@
 //! `git diff tests/golden` then shows the changed requests.
 //!
 //! Titles and step names are part of the golden files.
+//!
+//! Each scenario runs for several releases. A file below a folder such as `1.34` exists if the transcript of that
+//! release differs from the one of 1.36.
 
 mod deployment;
 mod podgc;
@@ -20,12 +23,16 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use steersman_devcluster::requests::RequestRecord;
 use steersman_devcluster::transcript::Transcript;
+use steersman_releases::Release;
 use steersman_runtime::controller::Descriptor;
 
 use super::world::World;
 
 /// The environment variable that selects writing (`write`) instead of comparing.
 const MODE: &str = "STEERSMAN_GOLDEN";
+
+/// The releases besides 1.36 that were held against a real control plane.
+const OTHERS: [Release; 2] = [Release::of_minor(34), Release::of_minor(35)];
 
 /// Name of the file without its extension, title, and the steps.
 type Scenario = (&'static str, &'static str, fn(Recording) -> Steps);
@@ -51,8 +58,12 @@ struct Recording {
 }
 
 impl Recording {
-    async fn begin(suite: &Suite, title: &str) -> Self {
-        let mut world = World::recorded().await;
+    async fn begin(suite: &Suite, title: &str, release: Release) -> Self {
+        let mut world = if release == Release::DEFAULT {
+            World::recorded().await
+        } else {
+            World::recorded_of(release).await
+        };
         let begin = world.clock.now();
         world.restart(suite.controllers).await;
         Self {
@@ -178,44 +189,90 @@ fn folder(name: &str) -> PathBuf {
         .join(name)
 }
 
-/// Runs the scenarios, and compares each transcript with its file.
+/// Runs the scenarios for each release, and compares each transcript with its file.
 async fn run(suite: &Suite, scenarios: &[Scenario]) {
-    let folder = folder(suite.folder);
-    let write = std::env::var(MODE).is_ok_and(|mode| mode == "write");
-    if write {
-        std::fs::create_dir_all(&folder).unwrap();
-    }
-    let mut wrong = Vec::new();
+    let mut files = Files::new(suite);
     for (name, title, scenario) in scenarios {
         println!("scenario {name}");
-        let recording = Recording::begin(suite, title).await;
+        let recording = Recording::begin(suite, title, Release::DEFAULT).await;
         let text = scenario(recording).await.end();
-        let file = folder.join(format!("{name}.txt"));
-        if write {
-            std::fs::write(&file, &text).unwrap();
-        }
-        let expected = std::fs::read_to_string(&file).unwrap_or_default();
-        if let Some(at) = first_difference(&expected, &text) {
-            wrong.push(format!("{}: {at}", file.display()));
+        files.compare(Path::new(&format!("{name}.txt")), &text);
+        for release in OTHERS {
+            let recording = Recording::begin(suite, title, release).await;
+            let other = scenario(recording).await.end();
+            // Another release has a file of its own only if it needs one.
+            if other != text {
+                files.compare(Path::new(&format!("{release}/{name}.txt")), &other);
+            }
         }
     }
-    assert!(
-        wrong.is_empty(),
-        "{}\n({MODE}=write writes the files again; review them with git diff)",
-        wrong.join("\n")
-    );
-    let expected: BTreeSet<String> = scenarios
-        .iter()
-        .map(|(name, ..)| format!("{name}.txt"))
-        .collect();
-    let found = std::fs::read_dir(&folder)
-        .unwrap()
-        .map(|file| file.unwrap().file_name().into_string().unwrap());
-    assert_eq!(
-        found.collect::<BTreeSet<_>>(),
-        expected,
-        "delete the files without a scenario"
-    );
+    files.end();
+}
+
+/// The golden files of a suite.
+struct Files {
+    folder: PathBuf,
+    /// Whether files are written instead of compared.
+    write: bool,
+    /// The files with a transcript.
+    expected: BTreeSet<PathBuf>,
+    wrong: Vec<String>,
+}
+
+impl Files {
+    fn new(suite: &Suite) -> Self {
+        Self {
+            folder: folder(suite.folder),
+            write: std::env::var(MODE).is_ok_and(|mode| mode == "write"),
+            expected: BTreeSet::new(),
+            wrong: Vec::new(),
+        }
+    }
+
+    /// Compares the file at `path` in the folder with `text`, or writes it.
+    fn compare(&mut self, path: &Path, text: &str) {
+        let file = self.folder.join(path);
+        if self.write {
+            std::fs::create_dir_all(file.parent().expect("it is in the folder")).unwrap();
+            std::fs::write(&file, text).unwrap();
+        }
+        let expected = std::fs::read_to_string(&file).unwrap_or_default();
+        if let Some(at) = first_difference(&expected, text) {
+            self.wrong.push(format!("{}: {at}", file.display()));
+        }
+        self.expected.insert(path.to_owned());
+    }
+
+    /// Fails if a file differs, or has no transcript.
+    fn end(self) {
+        assert!(
+            self.wrong.is_empty(),
+            "{}\n({MODE}=write writes the files again; review them with git diff)",
+            self.wrong.join("\n")
+        );
+        let found: BTreeSet<PathBuf> = files_in(&self.folder)
+            .into_iter()
+            .map(|file| file.strip_prefix(&self.folder).unwrap().to_owned())
+            .collect();
+        assert_eq!(
+            found, self.expected,
+            "delete the files without a transcript of their own"
+        );
+    }
+}
+
+/// All files in this folder and below it.
+fn files_in(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).unwrap();
+    let paths = entries.map(|entry| entry.unwrap().path());
+    let files = paths.flat_map(|path| {
+        if path.is_dir() {
+            files_in(&path)
+        } else {
+            vec![path]
+        }
+    });
+    files.collect()
 }
 
 /// The first different line, with its number.

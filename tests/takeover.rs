@@ -2,10 +2,11 @@
 //! resource versions, and no Event is written. Both managers run all controllers of Steersman.
 //!
 //! This proves that a user can replace kube-controller-manager by Steersman, and return, without
-//! restarting a pod. By default, the other manager is Steersman too. `STEERSMAN_TAKEOVER_OTHER`,
-//! which `tests/takeover --other PATH` sets, selects another program. `KUBEBUILDER_ASSETS` selects a
-//! real control plane, of any known release.
+//! restarting a pod. `KUBEBUILDER_ASSETS` selects a real control plane, of any known release, and the other
+//! manager is its kube-controller-manager. Without one, the other manager is Steersman, too.
+//! `STEERSMAN_TAKEOVER_OTHER`, which `tests/takeover --other PATH` sets, selects another program.
 
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use serde_json::{Value, json};
 use steersman::ControllerRegistry;
 use steersman_releases::Release;
 
-use crate::harness::Cluster;
+use crate::harness::{Cluster, assets};
 use crate::support::{Program, steersman};
 
 /// Workloads, budgets and Services, in addition to those of [`manifests`].
@@ -209,7 +210,9 @@ const MANAGED: &str = "volumes.kubernetes.io/controller-managed-attach-detach";
 const BEHAVIOUR: &str = "simulate.steersman.dev/behaviour";
 
 fn other() -> Command {
-    match std::env::var_os("STEERSMAN_TAKEOVER_OTHER") {
+    let named = std::env::var_os("STEERSMAN_TAKEOVER_OTHER").map(PathBuf::from);
+    let of_assets = || Some(assets()?.join("kube-controller-manager")).filter(|path| path.exists());
+    match named.or_else(of_assets) {
         Some(path) => Command::new(path),
         None => steersman(&[]),
     }

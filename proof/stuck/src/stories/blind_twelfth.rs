@@ -146,7 +146,7 @@ pub(super) const STORIES: &[Story] = &[
         about: ("service", "b2b"),
         truth: Truth::Cause(
             Code::ForeignFinalizer,
-            "service-controller: SyncLoadBalancerFailed: Error syncing load balancer: failed to delete load balancer: timed out deleting ELB: b2b. Could not delete security groups sg-0b7c",
+            "timed out deleting ELB: b2b. Could not delete security groups sg-0b7c",
             "administrator of the cloud account, by these words; or operator of cloud-controller-manager; without the finalizer, the load balancer stays",
         ),
     },
@@ -203,7 +203,7 @@ pub(super) const STORIES: &[Story] = &[
         about: ("node", "node-5"),
         truth: Truth::Cause(
             Code::NodePressure,
-            "NetworkUnavailable is True (NoRouteCreated): Node created without a route; the node takes no new pods as long as it lasts",
+            "Node created without a route",
             "administrator of node node-5, or operator of its network plugin or of the routes of the cloud",
         ),
     },

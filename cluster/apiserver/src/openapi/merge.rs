@@ -39,9 +39,11 @@ impl Document {
             rename(&mut added, place, &renames);
         }
         for place in NAMED.into_iter().chain(["paths"]) {
-            copy(&mut self.json[place], added[place].take());
+            if added[place].is_object() {
+                copy(&mut self.json[place], added[place].take());
+            }
         }
-        let hashes = [&self.hash, &other.hash].map(String::as_bytes);
+        let hashes = [&self.hash, &other.hash, prefix].map(str::as_bytes);
         self.hash = format!("{:016X}", fingerprint(hashes.into_iter()));
     }
 }
@@ -258,11 +260,25 @@ mod tests {
                 "A": {"type": "object"}, "B": {"properties": {"c": refer("C")}}, "C": {"type": "string"},
                 "Unused": {"type": "boolean"},
             },
-            "parameters": null,
         });
         assert_eq!(merged(known.clone(), &other), expected);
         let elsewhere = json!({"paths": {"/version": path("E")}, "definitions": {"E": {}}});
         assert_eq!(merged(known.clone(), &elsewhere), known);
+    }
+
+    #[test]
+    fn the_hash_tells_the_prefix_of_the_paths() {
+        let text = json!({"paths": {"/apis/g/v1/as": {}, "/apis/g/v2/as": {}}}).to_string();
+        let other = Document::of_program(text.as_bytes()).unwrap();
+        let [one, two] = [PREFIX, "/apis/g/v2/"].map(|prefix| {
+            let mut document = Document {
+                hash: String::new(),
+                json: json!({"paths": {}}),
+            };
+            document.merge(&other, prefix);
+            document.hash
+        });
+        assert_ne!(one, two);
     }
 
     #[test]

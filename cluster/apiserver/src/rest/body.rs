@@ -53,9 +53,7 @@ impl Body {
     pub(crate) fn measured(self, request: Measured) -> Self {
         match self {
             Self::Whole(bytes) => Self::Whole(bytes),
-            Self::Stream(pieces) => {
-                Self::fallible(pieces.inspect(move |_| request.sent_piece()))
-            }
+            Self::Stream(pieces) => Self::fallible(pieces.inspect(move |_| request.sent_piece())),
         }
     }
 

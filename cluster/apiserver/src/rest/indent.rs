@@ -102,9 +102,7 @@ fn indented(body: Body) -> Body {
     match body {
         Body::Whole(Some(bytes)) => Body::whole(indenter.feed(&bytes)),
         Body::Whole(None) => Body::Whole(None),
-        Body::Stream(pieces) => {
-            Body::fallible(pieces.map_ok(move |piece| indenter.feed(&piece)))
-        }
+        Body::Stream(pieces) => Body::fallible(pieces.map_ok(move |piece| indenter.feed(&piece))),
     }
 }
 

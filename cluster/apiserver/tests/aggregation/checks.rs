@@ -38,3 +38,28 @@ async fn a_program_that_hangs_delays_no_check_of_another_one() {
     let (code, text) = get(&cluster, "/apis/others.example.com/v1").await;
     assert_eq!((code, &*text), (503, "service unavailable\n"));
 }
+
+#[tokio::test]
+async fn requests_for_a_changed_api_service_go_to_its_new_program_at_once() {
+    let certificate = Certificate::issued();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let cluster = aggregating(&listener, &certificate).await;
+    let _program = Program::start(listener, certificate.acceptor());
+    condition(&cluster, "Passed").await;
+    assert_eq!(get(&cluster, THINGS).await.0, 200);
+
+    // The new program never answers, and its check takes seconds.
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = silent.local_addr().unwrap().port();
+    let path = format!("{API_SERVICES}/v1.things.example.com");
+    let patch = json!({"spec": {"service": {"port": port}}});
+    cluster.patch(&path, patch).await.unwrap();
+    // The first connection is that of the check.
+    let _check = silent.accept().await.unwrap();
+    let request = get(&cluster, THINGS);
+    let reached = silent.accept();
+    tokio::select! {
+        answer = request => panic!("answered by the old program: {answer:?}"),
+        connection = reached => drop(connection.unwrap()),
+    }
+}

@@ -77,7 +77,9 @@ async fn an_answer_that_breaks_off_has_no_end() {
 #[tokio::test]
 async fn a_connection_changes_its_protocol_with_the_program() {
     let (_cluster, door, program) = open().await;
-    let upgrade = "Connection: keep-alive, Upgrade\r\nUpgrade: echo\r\n";
+    // The client is `admin`, and claims another identity.
+    let upgrade = "Connection: keep-alive, Upgrade\r\nUpgrade: echo\r\nX-Remote-User: root\r\n\
+                   X-Remote-Group: system:nodes\r\nX-Remote-Extra-Scopes: all\r\n";
     let mut stream = sent(&door, ECHO, upgrade).await;
     let head = read_until(&mut stream, "\r\n\r\n").await;
     assert!(head.starts_with("HTTP/1.1 101 "), "{head}");
@@ -93,7 +95,11 @@ async fn a_connection_changes_its_protocol_with_the_program() {
     assert_eq!(rest, b"");
     let headers = program.headers(ECHO);
     assert_eq!(headers["upgrade"], "echo");
-    assert_eq!(headers["x-remote-user"], "admin");
+    let users: Vec<_> = headers.get_all("x-remote-user").iter().collect();
+    assert_eq!(users, ["admin"]);
+    let groups: Vec<_> = headers.get_all("x-remote-group").iter().collect();
+    assert_eq!(groups, ["system:masters", "system:authenticated"]);
+    assert!(!headers.contains_key("x-remote-extra-scopes"));
     assert!(!headers.contains_key("x-forwarded-uri"));
 
     let mut stream = sent(&door, THINGS, upgrade).await;

@@ -132,7 +132,8 @@ impl Checks<'_> {
     fn checked(&self, name: &str, object: &Value, last: Option<Check>) -> Check {
         let spec = &object["spec"];
         let service = self.server.service_of(spec);
-        let about = format!("{}{spec}{service}", object["metadata"]["uid"]);
+        let uid = object["metadata"]["uid"].to_string();
+        let about = format!("{uid}{spec}{service}");
         let is_same = last.as_ref().is_some_and(|last| last.about == about);
         let last = match last {
             Some(last) if is_same && last.is_valid() => return last,
@@ -154,8 +155,17 @@ impl Checks<'_> {
         let kept = last.as_ref().filter(|_| is_same);
         let failures = kept.map_or(0, |kept| kept.failures);
         let condition = kept.and_then(|kept| kept.condition.clone());
-        // Until the end of the check, requests are answered as before.
-        let before = last.map_or_else(|| Arc::new(Remote::of(spec)), |last| last.remote);
+        // Until the end of the check, requests are answered as before. Those of a changed APIService go to its new program
+        // at once. Upstream: `updateAPIService` takes `serviceAvailable` from the condition.
+        let before = match last {
+            Some(last) if is_same => last.remote,
+            Some(last) if last.about.starts_with(&uid) => Arc::new(Remote {
+                program: Some(Arc::clone(&program)),
+                is_available: last.remote.is_available,
+                ..Remote::of(spec)
+            }),
+            _ => Arc::new(Remote::of(spec)),
+        };
         let begun = Check {
             about: about.clone(),
             next: Next::End,

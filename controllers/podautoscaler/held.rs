@@ -62,7 +62,7 @@ pub(super) fn uses(doc: &Doc) -> Vec<Use> {
 }
 
 /// The reason why `hpa`, the object `doc`, keeps its size: a ratio within the tolerance, a metric that asks for this
-/// size, or only that its metrics do.
+/// size, pods that the decision counts otherwise, or only that its metrics ask for it.
 pub(super) fn explain(hpa: &HorizontalPodAutoscaler, doc: &Doc) -> Reason {
     let current = hpa.status.current_replicas;
     let minimum = hpa.spec.min_replicas.unwrap_or(1);
@@ -70,6 +70,7 @@ pub(super) fn explain(hpa: &HorizontalPodAutoscaler, doc: &Doc) -> Reason {
     let mut near = Vec::new();
     let mut asking = Vec::new();
     let mut clauses = Vec::new();
+    let mut asks_for_more = false;
     for one in uses(doc) {
         let words = one.words();
         let asked = at_ratio(current, one.ratio(), tolerances).max(minimum);
@@ -81,8 +82,17 @@ pub(super) fn explain(hpa: &HorizontalPodAutoscaler, doc: &Doc) -> Reason {
         } else if asked < current {
             clauses.push(format!("{words} alone would ask for {asked}"));
         } else {
-            clauses.push(words);
+            asks_for_more = true;
+            clauses.push(format!("{words} alone would ask for {asked}"));
         }
+    }
+    if asks_for_more {
+        clauses.extend(near);
+        let message = format!(
+            "the autoscaler keeps the size: {}; pods that are not ready, or have no metrics, count otherwise",
+            clauses.join("; ")
+        );
+        return Reason::new(Code::WithinTolerance, NAME, message);
     }
     if !near.is_empty() {
         near.extend(clauses);
@@ -98,8 +108,9 @@ pub(super) fn explain(hpa: &HorizontalPodAutoscaler, doc: &Doc) -> Reason {
         let message = "the metrics ask for the current size";
         return Reason::new(Code::WithinTolerance, NAME, message);
     }
-    let end = match clauses.len() {
-        1 => "",
+    let end = match (asking.len(), clauses.len()) {
+        (0, _) => "; another metric asks for the size",
+        (_, 1) => "",
         _ => "; the largest size counts",
     };
     let message = format!(
@@ -139,7 +150,24 @@ mod tests {
                 None,
                 Some("0.05"),
                 Code::WithinTolerance,
-                "the metrics ask for the current size: cpu 54% beside a target of 50%",
+                "the autoscaler keeps the size: cpu 54% beside a target of 50% alone would ask for 6; pods that are not ready, \
+                 or have no metrics, count otherwise",
+            ),
+            (
+                80,
+                Some(78),
+                None,
+                Code::WithinTolerance,
+                "the autoscaler keeps the size: cpu 80% beside a target of 50% alone would ask for 8; memory 78% beside a \
+                 target of 80% is a ratio of 0.97; pods that are not ready, or have no metrics, count otherwise",
+            ),
+            (
+                3,
+                None,
+                None,
+                Code::WithinTolerance,
+                "the metrics ask for the current size: cpu 3% beside a target of 50% alone would ask for 2; another metric asks \
+                 for the size",
             ),
             (
                 3,

@@ -81,7 +81,9 @@ fn bindings(world: &World, refused: &Refused<'_>) -> Option<(String, String)> {
         );
         return Some((text, String::new()));
     }
-    let elsewhere = all.iter().find_map(|doc| {
+    // Each namespace has an account `default`, so a binding of another one says nothing about this one.
+    let mut others = all.iter().filter(|_| *account != "default");
+    let elsewhere = others.find_map(|doc| {
         let other = subjects(doc).into_iter().next()?;
         Some((doc, other))
     });

@@ -30,7 +30,7 @@ pub(super) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
     if addresses.is_empty() {
         unserved(world, doc, answer);
     }
-    for name in certificates(doc) {
+    for name in certificates(world, doc) {
         certificate(world, doc, name, answer);
     }
     for (name, ports) in backends(doc) {
@@ -51,13 +51,17 @@ pub(super) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
     }
 }
 
-/// The class of the AWS Load Balancer Controller, which takes certificates by host.
+/// The class of the AWS Load Balancer Controller, which takes certificates by host, and the controller of such classes.
 const BY_HOST: &str = "alb";
+const OF_HOSTS: &str = "ingress.k8s.aws/alb";
 
 /// The Secrets of `spec.tls`.
-fn certificates(doc: &Doc) -> BTreeSet<&str> {
+fn certificates<'d>(world: &World, doc: &'d Doc) -> BTreeSet<&'d str> {
     let class = doc.text("/spec/ingressClassName");
-    if class == BY_HOST || annotation(doc, OLD_CLASS) == Some(BY_HOST) {
+    let mut classes = world.list(&INGRESS_CLASSES, "").into_iter().flatten();
+    let is_by_host =
+        classes.any(|found| found.name() == class && found.text("/spec/controller") == OF_HOSTS);
+    if is_by_host || class == BY_HOST || annotation(doc, OLD_CLASS) == Some(BY_HOST) {
         return BTreeSet::new();
     }
     let names = doc.items("/spec/tls").iter();

@@ -46,7 +46,7 @@ fn violated(world: &World, namespace: &str, message: &str) -> Option<(String, &'
     })?;
     let (resource, rest) = rest.split_once(" usage per ")?;
     let (kind, rest) = rest.split_once(" is ")?;
-    let bound = Quantity::parse(rest.split(',').next()?.trim_end_matches('.'))?;
+    let bound = Quantity::parse(rest.split([',', ' ']).next()?.trim_end_matches(['.', ']']))?;
     let is_it = |one: &Value| {
         let found = one[field][resource].as_str().and_then(Quantity::parse);
         one["type"] == kind && found.is_some_and(|found| found == bound)

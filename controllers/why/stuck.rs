@@ -108,10 +108,18 @@ fn is_deliberate(answer: &Explanation) -> bool {
     causes.all(|(subject, cause)| cause.code == expected || is_count && *subject != answer.object)
 }
 
-/// Whether no answer about another kind covers the object. An object that is being deleted may wait
-/// for itself alone, and the owners of other kinds are not searched.
+/// Whether no answer about another object covers this one. An object that is being deleted may wait for itself alone.
+/// Owners of other types are not searched, and the answer about a node leaves its static pods out.
 fn is_root(doc: &Doc) -> bool {
-    let is_searched = |owner: &Value| KINDS.iter().any(|of| owner["kind"] == *of.kind);
+    let is_owner = |of: &ResourceType, owner: &Value| {
+        let version = owner["apiVersion"].as_str().unwrap_or_default();
+        let group = version.split_once('/').map_or("", |(group, _)| group);
+        owner["kind"] == *of.kind && group == &*of.group
+    };
+    let is_searched = |owner: &Value| {
+        let mut kinds = KINDS.iter().filter(|of| ***of != NODES);
+        kinds.any(|of| is_owner(of, owner))
+    };
     let mut owners = doc.items("/metadata/ownerReferences").iter();
     let is_owned = owners.any(|owner| owner["controller"] == true && is_searched(owner));
     !is_owned || doc.deleted().is_some()

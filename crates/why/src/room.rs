@@ -78,8 +78,8 @@ pub(crate) fn told(world: &World, pod: &Doc, node: &str, message: &str) -> Room 
 
 /// The room on `nodes`, which admit `pod`, for the first resource that the scheduler's `message` finds insufficient and
 /// that other pods take: `the 4 nodes that admit it (node-0, ...) have 1000Gi memory, and their pods request 920Gi: 920Gi
-/// of deployment spark/executors; at most 20Gi is left on one of them`. `None` if no node would take the pod without
-/// other pods, and if all have room.
+/// of deployment spark/executors; at most 20Gi is left on one of them`. `None` if each node is too small for the
+/// pod or has room for it.
 pub(crate) fn shared(world: &World, pod: &Doc, nodes: &[&Doc], message: &str) -> Option<Demand> {
     lacking(message).find_map(|resource| shared_of(world, pod, nodes, resource))
 }

@@ -222,19 +222,24 @@ const OTHER_PLATFORM: [&str; 4] = [
     "no match for platform in manifest",
     "no matching manifest for",
     "no image found in image index for architecture",
-    "exec format error",
+    WRONG_FORMAT,
 ];
+/// The words of a kernel about a program that it cannot run: one for other machines, or a script without its first line.
+const WRONG_FORMAT: &str = "exec format error";
 
-/// Names the node and its architecture in the reason of an image that has no variant for it.
+/// Names the node and its architecture in the reasons of images that have no variant for it.
 pub(super) fn platform(world: &World, doc: &Doc, answer: &mut Explanation) {
-    let mut reasons = answer.reasons.iter_mut();
+    let reasons = answer.reasons.iter_mut();
     let is_meant = |reason: &&mut Reason| {
         let mut words = OTHER_PLATFORM.iter();
         words.any(|words| reason.message.contains(words))
     };
-    let Some(reason) = reasons.find(is_meant) else {
-        return;
-    };
+    for reason in reasons.filter(is_meant) {
+        name_platform(world, doc, reason);
+    }
+}
+
+fn name_platform(world: &World, doc: &Doc, reason: &mut Reason) {
     let node = doc.text("/spec/nodeName");
     let found = world.get(&NODES, "", node).found();
     let platform = found.as_ref().and_then(|node| {
@@ -247,7 +252,12 @@ pub(super) fn platform(world: &World, doc: &Doc, answer: &mut Explanation) {
         Some((end, count)) => (end, format!("{RESTARTED}{count}")),
         None => (&*reason.message, String::new()),
     };
-    reason.message = format!("{end}; node {node} is {platform}{restarts}");
+    let other = if end.contains(WRONG_FORMAT) {
+        " the program is a script without #!, or one for other machines;"
+    } else {
+        ""
+    };
+    reason.message = format!("{end};{other} node {node} is {platform}{restarts}");
     reason.who = format!(
         "owner of the image (a build for {platform}), or owner of the pod template (nodeSelector kubernetes.io/arch)"
     );

@@ -1,5 +1,5 @@
-//! NetworkPolicies that open no way to a port that a container cannot reach. The network drops such packets, and the
-//! program tells only that its time ran out.
+//! NetworkPolicies that close the port of a destination. The network drops such packets, and the program tells only that
+//! its time ran out.
 //!
 //! Peers are not judged: a rule that opens the port to any of them counts.
 
@@ -70,20 +70,28 @@ fn target(message: &str) -> Option<Target<'_>> {
     if !message.contains("i/o timeout") && !message.contains("connection timed out") {
         return None;
     }
-    if let Some((_, rest)) = message.split_once("lookup ") {
-        let Some((_, server)) = rest.split_once(" on ") else {
-            return Some(dns(""));
-        };
-        let (address, rest) = server.split_once(":53")?;
-        return rest.starts_with([':', ' ']).then(|| dns(address));
+    // Go writes `dial tcp: lookup`, without an address, if it does not know the address yet.
+    if let Some((_, rest)) = message.split_once("dial tcp ") {
+        let (address, port) = endpoint(rest)?;
+        return Some(Target {
+            address,
+            port,
+            protocol: "TCP",
+        });
     }
-    let (_, rest) = message.split_once("dial tcp ")?;
-    let (address, port) = rest.split(": ").next()?.rsplit_once(':')?;
-    Some(Target {
-        address: address.trim_matches(['[', ']']),
-        port: port.parse().ok()?,
-        protocol: "TCP",
-    })
+    let (_, rest) = message.split_once("lookup ")?;
+    let Some((_, server)) = rest.split_once(" on ") else {
+        return Some(dns(""));
+    };
+    let (address, port) = endpoint(server)?;
+    (port == DNS).then(|| dns(address))
+}
+
+/// Address and port in the first word of `text`: `10.0.0.7:5432: i/o timeout`, `[fd00::7]:53: read udp`.
+fn endpoint(text: &str) -> Option<(&str, i64)> {
+    let word = text.split_whitespace().next()?;
+    let (address, port) = word.trim_end_matches(':').rsplit_once(':')?;
+    Some((address.trim_matches(['[', ']']), port.parse().ok()?))
 }
 
 /// The policies that select `doc` for its egress, if none of them opens the port of `target`.
@@ -189,6 +197,14 @@ mod tests {
             (
                 "could not translate host name \"db\": Temporary failure in name resolution",
                 Some(("", 53, "UDP")),
+            ),
+            (
+                "dial tcp: lookup order-db on [fd00::53]:53: read udp: i/o timeout",
+                Some(("fd00::53", 53, "UDP")),
+            ),
+            (
+                "lookup of the session failed: dial tcp 10.0.0.7:5432: i/o timeout",
+                Some(("10.0.0.7", 5432, "TCP")),
             ),
             ("dial tcp 10.0.0.7:5432: connect: connection refused", None),
             ("lookup db on 10.96.0.10:53: no such host", None),

@@ -338,7 +338,7 @@ pub(super) const STORIES: &[Story] = &[
         truth: Truth::Cause(
             Code::WebhookUnreachable,
             "namespace istio-system of its Service does not exist, so MutatingWebhookConfiguration istio-injector is left over from a removed program",
-            "administrator of the cluster (delete MutatingWebhookConfiguration istio-injector",
+            "administrator of the cluster (delete MutatingWebhookConfiguration istio-injector, or install the program in istio-system again)",
         ),
     },
 ];

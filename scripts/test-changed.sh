@@ -7,7 +7,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 base=${1:-$(git merge-base HEAD main)}
-changed=$(git diff --name-only "$base" && git ls-files --others --exclude-standard)
+# With --no-renames, a file that moved counts at its old place too.
+changed=$(git diff --name-only --no-renames "$base" && git ls-files --others --exclude-standard)
 controllers=$(sed -n 's|^controllers/\([a-z]*\)/.*|\1|p' <<<"$changed" | sort --unique)
 other=$(grep --extended-regexp --invert-match '^(controllers/[a-z]+/|docs/|[A-Z]+\.md$)' <<<"$changed" || true)
 if [ -z "$changed" ]; then
@@ -19,6 +20,13 @@ if [ -n "$other" ] || grep --quiet --line-regexp 'testing\|why' <<<"$controllers
   echo "test-changed: all tests, since the change has more than files of single controllers" >&2
   exec scripts/test.sh
 fi
+
+# A few controllers use another one, or test beside it.
+for name in $controllers; do
+  users=$(grep --recursive --files-with-matches --word-regexp "crate::$name" controllers || true)
+  controllers+=$'\n'$(sed -n 's|^controllers/\([a-z]*\)/.*|\1|p' <<<"$users")
+done
+controllers=$(sort --unique <<<"$controllers" | grep --invert-match --line-regexp 'testing\|' || true)
 
 scripts/lint.sh --without-clippy
 if [ -z "${KUBECTL:-}" ] || [ -z "${PYTHON:-}" ]; then
@@ -35,7 +43,7 @@ if [ -n "$controllers" ]; then
   # The decisions and stories of these controllers, the chains and takeovers of all.
   tests --lib -- $(sed 's/$/::/' <<<"$controllers") testing::
   # Faults at sampled points of the scenarios of these controllers, and the stories of `why`.
-  names=$(sed 's|^|controllers/|' <<<"$controllers" | xargs grep --recursive --no-filename --only-matching --perl-regexp \
+  names=$(sed 's|^|controllers/|' <<<"$controllers" | grep --invert-match --line-regexp controllers/why | xargs grep --recursive --no-filename --only-matching --perl-regexp \
     'aliases: &\["\K[a-z-]+|"\K[a-z-]+(?=-controller")' | sort --unique)
   tests --test suite -- $controllers $names
   tests --test stories

@@ -3,7 +3,7 @@
 //!
 //! This proves that a user can replace kube-controller-manager by Steersman, and return, without
 //! restarting a pod. `KUBEBUILDER_ASSETS` selects a real control plane, of any known release, and the other
-//! manager is its kube-controller-manager. Without one, the other manager is Steersman, too.
+//! manager is the kube-controller-manager of that folder, if it has one. Otherwise the other manager is Steersman, too.
 //! `STEERSMAN_TAKEOVER_OTHER`, which `tests/takeover --other PATH` sets, selects another program.
 
 use std::path::PathBuf;
@@ -212,10 +212,12 @@ const BEHAVIOUR: &str = "simulate.steersman.dev/behaviour";
 fn other() -> Command {
     let named = std::env::var_os("STEERSMAN_TAKEOVER_OTHER").map(PathBuf::from);
     let of_assets = || Some(assets()?.join("kube-controller-manager")).filter(|path| path.exists());
-    match named.or_else(of_assets) {
-        Some(path) => Command::new(path),
-        None => steersman(&[]),
-    }
+    let Some(path) = named.or_else(of_assets) else {
+        eprintln!("takeover: the other manager is Steersman");
+        return steersman(&[]);
+    };
+    eprintln!("takeover: the other manager is {}", path.display());
+    Command::new(path)
 }
 
 /// Time for which to look for unexpected writes.

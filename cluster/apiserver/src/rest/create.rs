@@ -196,7 +196,7 @@ impl Server {
     ) -> Result<Option<Reservation<'_>>, Status> {
         let resource = target.resource();
         let given = managers::take(object);
-        let versioned = !metadata::text(object, "resourceVersion").is_empty();
+        let version = metadata::text(object, "resourceVersion").to_owned();
         metadata::begin(
             resource,
             object,
@@ -251,10 +251,14 @@ impl Server {
                 &errors,
             ));
         }
-        if versioned {
-            return Err(Status::unclassified(
-                "resourceVersion should not be set on objects to be created",
-            ));
+        if !version.is_empty() {
+            // Only the store refuses a version, and a dry run ends before it. Upstream: `DryRunnableStorage.Create`.
+            if !dry_run {
+                return Err(Status::unclassified(
+                    "resourceVersion should not be set on objects to be created",
+                ));
+            }
+            metadata::of(object).insert("resourceVersion".to_owned(), Value::from(version));
         }
         self.permit(target, object)?;
         Ok(reserved)

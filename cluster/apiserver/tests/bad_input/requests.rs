@@ -416,6 +416,16 @@ async fn unknown_fields() {
 }
 
 #[tokio::test]
+async fn a_dry_run_creates_an_object_with_a_resource_version() {
+    let cluster = cluster().await;
+    let path = format!("{MAPS}?dryRun=All");
+    let body = json!({"metadata": {"name": "x", "resourceVersion": "1"}}).to_string();
+    let asked = ask(&cluster.client(), "POST", &path, JSON, body.as_bytes()).await;
+    assert_eq!(asked.code, 201, "{}", asked.body);
+    assert_eq!(asked.body["metadata"]["resourceVersion"], "1");
+}
+
+#[tokio::test]
 async fn the_number_of_field_errors_is_limited() {
     let cluster = cluster().await;
     let (doors, _open) = both_doors(&cluster).await;

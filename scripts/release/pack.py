@@ -169,9 +169,10 @@ def packages(folder, release, downloads):
     files[f"steersman-{release.version}-image.tar"] = oci.archive(layers, settings, [release.version, release.kubernetes], release)
     files[f"chart/steersman-{release.version}.tgz"] = chart.package(parts.ROOT / "charts/steersman", release)
     if has_why(folder):
-        if not downloads or not release.repository:
-            raise RuntimeError("the program has the command why, and its krew manifest needs --downloads and --repository")
-        files["why.yaml"] = krew.manifest(for_krew, downloads, release)
+        if downloads and release.repository:
+            files["why.yaml"] = krew.manifest(for_krew, downloads, release)
+        else:
+            print("release: without why.yaml, because krew's manifest needs the page of the repository: --downloads and --repository")
     return files
 
 

@@ -233,8 +233,12 @@ class Packages(Packed):
             data = (self.scratch / "dist-why" / name).read_bytes()
             self.assertEqual(platform["sha256"], hashlib.sha256(data).hexdigest())
             self.assertLessEqual({file["from"] for file in platform["files"]}, set(members(data)))
-        with self.assertRaisesRegex(AssertionError, "its krew manifest needs --downloads and --repository"):
-            packed(self.binaries, self.scratch / "dist-error", WITH_COMMAND="why")
+
+    def test_without_a_repository_the_krew_manifest_is_left_out_with_a_message(self):
+        told = packed(self.binaries, self.scratch / "dist-no-page", WITH_COMMAND="why")
+        self.assertIn("release: without why.yaml, because krew's manifest needs the page of the repository", told)
+        self.assertFalse((self.scratch / "dist-no-page/why.yaml").exists())
+        self.assertTrue((self.scratch / "dist-no-page/SHA256SUMS").exists())
 
 
 class Images(Packed):

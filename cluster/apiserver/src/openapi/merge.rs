@@ -137,7 +137,7 @@ fn is_equal(one: &Value, other: &Value) -> bool {
     one == other || without_kinds(one) == without_kinds(other)
 }
 
-/// Renames what `document` has in `place`, and all references to it.
+/// Renames the entries of `place` in `document`, and all references to them.
 fn rename(document: &mut Value, place: &str, renames: &BTreeMap<String, String>) {
     if renames.is_empty() {
         return;
@@ -166,7 +166,7 @@ fn rename(document: &mut Value, place: &str, renames: &BTreeMap<String, String>)
     }
 }
 
-/// Adds what is new, and the kinds of types that are equal.
+/// Adds new entries, and the kinds of types that are equal.
 fn copy(known: &mut Value, added: Value) {
     let Value::Object(added) = added else {
         return;

@@ -183,6 +183,13 @@ pub(super) fn kept_running(world: &World, doc: &Doc) -> Option<Reason> {
     Some(reason.since(since))
 }
 
+/// `message` with `clause` before its number of restarts.
+pub(super) fn before_restarts(message: &str, clause: &str) -> String {
+    let restarts = message.find(RESTARTED).unwrap_or(message.len());
+    let (end, restarts) = message.split_at(restarts);
+    format!("{end}{clause}{restarts}")
+}
+
 /// Names the memory limits at which containers were killed.
 pub(super) fn out_of_memory(doc: &Doc, answer: &mut Explanation) {
     let main = doc.items("/spec/containers").iter();
@@ -203,11 +210,8 @@ pub(super) fn out_of_memory(doc: &Doc, answer: &mut Explanation) {
                     .trim_start_matches("init ")
                     .starts_with(&start);
             if is_killed {
-                let (end, restarts) = match reason.message.split_once(RESTARTED) {
-                    Some((end, count)) => (end, format!("{RESTARTED}{count}")),
-                    None => (&*reason.message, String::new()),
-                };
-                reason.message = format!("{end} at its memory limit of {limit}{restarts}");
+                let clause = format!(" at its memory limit of {limit}");
+                reason.message = before_restarts(&reason.message, &clause);
                 reason.who = format!(
                     "owner of the pod template (limits.memory of container {})",
                     name(container)
@@ -248,16 +252,13 @@ fn name_platform(world: &World, doc: &Doc, reason: &mut Reason) {
         Some(format!("{system}/{architecture}"))
     });
     let platform = platform.unwrap_or_else(|| "the platform of the node".to_owned());
-    let (end, restarts) = match reason.message.split_once(RESTARTED) {
-        Some((end, count)) => (end, format!("{RESTARTED}{count}")),
-        None => (&*reason.message, String::new()),
-    };
-    let other = if end.contains(WRONG_FORMAT) {
+    let other = if reason.message.contains(WRONG_FORMAT) {
         " the program is a script without #!, or one for other machines;"
     } else {
         ""
     };
-    reason.message = format!("{end};{other} node {node} is {platform}{restarts}");
+    let clause = format!(";{other} node {node} is {platform}");
+    reason.message = before_restarts(&reason.message, &clause);
     reason.who = format!(
         "owner of the image (a build for {platform}), or owner of the pod template (nodeSelector kubernetes.io/arch)"
     );

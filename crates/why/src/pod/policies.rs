@@ -10,7 +10,7 @@ use steersman_objects::Pod;
 use steersman_values::labels::{Selector, WireSelector};
 use steersman_values::resource::{ENDPOINT_SLICES, SERVICES};
 
-use super::RESTARTED;
+use super::container::before_restarts;
 use crate::{Code, Doc, Explanation, World};
 
 /// The port of DNS.
@@ -39,13 +39,10 @@ pub(super) fn name_closed(world: &World, doc: &Doc, answer: &mut Explanation) {
         };
         let names = policies.join(", ");
         let port = format!("{}/{}", target.port, target.protocol);
-        let (end, restarts) = match reason.message.split_once(RESTARTED) {
-            Some((end, count)) => (end, format!("{RESTARTED}{count}")),
-            None => (&*reason.message, String::new()),
-        };
-        reason.message = format!(
-            "{end}; the NetworkPolicies of the pod close its egress, and none of them ({names}) opens port {port}{restarts}"
+        let clause = format!(
+            "; the NetworkPolicies of the pod close its egress, and none of them ({names}) opens port {port}"
         );
+        reason.message = before_restarts(&reason.message, &clause);
         reason.who = format!(
             "owner of NetworkPolicy {names} in {} (egress to port {port})",
             doc.namespace()

@@ -8,6 +8,7 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
 use prometheus::proto::{Bucket, Counter, Gauge, Histogram, Metric, MetricFamily, MetricType};
+use steersman_metrics::NativeBuckets;
 
 use crate::config::AllowedValues;
 
@@ -89,6 +90,10 @@ fn add(sum: &mut Metric, other: &Metric, kind: MetricType) {
             let both = one.get_bucket().iter().zip(two.get_bucket());
             histogram.set_bucket(both.map(|(one, two)| add_bucket(one, two)).collect());
             sum.set_histogram(histogram);
+            if let Some((mut native, more)) = NativeBuckets::of(sum).zip(NativeBuckets::of(other)) {
+                native.add(more);
+                native.attach(sum);
+            }
         }
         _ => {
             let mut gauge = Gauge::default();

@@ -15,9 +15,10 @@ use crate::config::{Features, MetricsSettings, Release};
 use crate::features::FeatureMetric;
 use crate::version;
 
-/// Registers the metrics that every manager has, leader or not. Must be called inside a Tokio
-/// runtime.
+/// Registers the metrics that every manager has, leader or not, and decides about native buckets of
+/// all histograms that are made afterwards. Must be called inside a Tokio runtime.
 pub(crate) fn register(registry: &Registry, features: &Features) -> Result<(), prometheus::Error> {
+    steersman_metrics::keep_native_buckets(features.is_on("NativeHistograms"));
     registry.register(Box::new(Process::new()?))?;
     let runtime = Handle::current().metrics();
     registry.register(Box::new(PullingGauge::new(

@@ -40,6 +40,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use steersman_client::writes::{DisruptionCause, ObservedGeneration};
 use steersman_helpers::evictions::{EvictionMetrics, Evictor};
+use steersman_metrics::Histogram;
 use steersman_objects::{
     DeviceClass, DeviceTaintRule, Object, ObjectReference, Pod, ResourceClaim, ResourceSlice,
 };
@@ -113,6 +114,7 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     let metrics = EvictionMetrics::register(
         &ctx.registry,
         "device_taint_eviction_controller",
+        Histogram::classic,
         "Total number of Pods deleted by DeviceTaintEvictionController since its start.",
         "Latency, in seconds, between the time when a device taint effect has been activated and a Pod's deletion via DeviceTaintEvictionController.",
     );

@@ -3,9 +3,8 @@
 use std::collections::HashMap;
 
 use parking_lot::{Mutex, MutexGuard};
-use prometheus::{
-    HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts, Registry, exponential_buckets,
-};
+use prometheus::{HistogramOpts, IntCounterVec, IntGaugeVec, Opts, Registry, exponential_buckets};
+use steersman_metrics::HistogramVec;
 use steersman_objects::ObjectKey;
 use steersman_runtime::consistency::Memory;
 

@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use prometheus::{
-    HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts, Registry, exponential_buckets,
-};
+use prometheus::{HistogramOpts, IntCounterVec, IntGaugeVec, Opts, Registry, exponential_buckets};
+use steersman_metrics::HistogramVec;
 
 use super::plan::Changes;
 

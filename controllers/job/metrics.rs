@@ -4,7 +4,8 @@
 
 use std::time::Duration;
 
-use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, Opts, Registry};
+use prometheus::{HistogramOpts, IntCounterVec, Opts, Registry};
+use steersman_metrics::HistogramVec;
 use steersman_objects::{CompletionMode, Job, JobStatus, Pod};
 use steersman_runtime::informer::Change;
 use steersman_runtime::pod_control::Creations;

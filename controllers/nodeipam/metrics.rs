@@ -1,8 +1,7 @@
 //! Metrics of the node IPAM controller, under upstream's names.
 
-use prometheus::{
-    Counter, CounterVec, Gauge, GaugeVec, Histogram, HistogramOpts, HistogramVec, Opts, Registry,
-};
+use prometheus::{Counter, CounterVec, Gauge, GaugeVec, HistogramOpts, Opts, Registry};
+use steersman_metrics::{Histogram, HistogramVec};
 
 use super::cidr_set::CidrSet;
 

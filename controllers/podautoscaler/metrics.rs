@@ -5,9 +5,9 @@
 use std::time::Duration;
 
 use prometheus::{
-    GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, Opts, Registry,
-    exponential_buckets,
+    GaugeVec, HistogramOpts, IntCounterVec, IntGauge, Opts, Registry, exponential_buckets,
 };
+use steersman_metrics::HistogramVec;
 
 /// The change that a sync or a metric leads to: label `action`. Upstream: `ActionLabel` in
 /// `monitor/monitor.go`.

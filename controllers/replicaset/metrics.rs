@@ -2,7 +2,8 @@
 //!
 //! The ReplicationController controller runs the same code and uses the same families.
 
-use prometheus::{Histogram, HistogramOpts, IntCounterVec, Opts, Registry};
+use prometheus::{HistogramOpts, IntCounterVec, Opts, Registry};
+use steersman_metrics::Histogram;
 
 /// The metric families.
 #[derive(Debug, Clone)]

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, Opts, Registry, exponential_buckets};
+use prometheus::{HistogramOpts, IntCounterVec, Opts, Registry, exponential_buckets};
+use steersman_metrics::HistogramVec;
 
 /// The metrics, by driver.
 #[derive(Debug, Clone)]

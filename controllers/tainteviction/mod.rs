@@ -32,6 +32,7 @@ use parking_lot::Mutex;
 use steersman_client::writes::ObservedGeneration;
 use steersman_helpers::evictions::{EvictionMetrics, Evictor};
 use steersman_helpers::scheduling::{Comparisons, PodsByNode};
+use steersman_metrics::Histogram;
 use steersman_objects::{Node, ObjectKey, Pod};
 use steersman_options::features;
 use steersman_runtime::consistency::{ConsistencyStore, TrackedCache};
@@ -91,6 +92,7 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     let metrics = EvictionMetrics::register(
         &ctx.registry,
         "taint_eviction_controller",
+        Histogram::with_opts,
         "Total number of Pods deleted by TaintEvictionController since its start.",
         "Latency, in seconds, between the time when a taint effect has been activated for the Pod and its deletion via TaintEvictionController.",
     );

@@ -1,6 +1,7 @@
 //! The metric of the TTL-after-finished controller, under upstream's name.
 
-use prometheus::{Histogram, HistogramOpts, Registry, exponential_buckets};
+use prometheus::{HistogramOpts, Registry, exponential_buckets};
+use steersman_metrics::Histogram;
 
 /// The metric family.
 #[derive(Debug, Clone)]

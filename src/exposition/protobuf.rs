@@ -5,6 +5,7 @@
 
 use prometheus::proto::{self, MetricType};
 use prost::Message;
+use steersman_metrics::{NativeBuckets, Span, ZERO_THRESHOLD};
 
 #[derive(Message)]
 struct MetricFamily {
@@ -53,6 +54,38 @@ struct Histogram {
     sample_sum: Option<f64>,
     #[prost(message, repeated, tag = "3")]
     bucket: Vec<Bucket>,
+    // The native buckets.
+    #[prost(sint32, optional, tag = "5")]
+    schema: Option<i32>,
+    #[prost(double, optional, tag = "6")]
+    zero_threshold: Option<f64>,
+    #[prost(uint64, optional, tag = "7")]
+    zero_count: Option<u64>,
+    #[prost(message, repeated, tag = "9")]
+    negative_span: Vec<BucketSpan>,
+    #[prost(sint64, repeated, packed = "false", tag = "10")]
+    negative_delta: Vec<i64>,
+    #[prost(message, repeated, tag = "12")]
+    positive_span: Vec<BucketSpan>,
+    #[prost(sint64, repeated, packed = "false", tag = "13")]
+    positive_delta: Vec<i64>,
+}
+
+#[derive(Message)]
+struct BucketSpan {
+    #[prost(sint32, optional, tag = "1")]
+    offset: Option<i32>,
+    #[prost(uint32, optional, tag = "2")]
+    length: Option<u32>,
+}
+
+impl From<Span> for BucketSpan {
+    fn from(span: Span) -> Self {
+        Self {
+            offset: Some(span.offset),
+            length: Some(span.length),
+        }
+    }
 }
 
 #[derive(Message)]
@@ -112,7 +145,13 @@ fn metric(series: &proto::Metric, kind: MetricType) -> Metric {
                 value: Some(series.get_counter().get_value()),
             })
         }
-        MetricType::HISTOGRAM => metric.histogram = Some(histogram(series.get_histogram())),
+        MetricType::HISTOGRAM => {
+            let mut classic = histogram(series.get_histogram());
+            if let Some(native) = NativeBuckets::of(series) {
+                add_native(&mut classic, &native);
+            }
+            metric.histogram = Some(classic);
+        }
         _ => {
             metric.gauge = Some(Value {
                 value: Some(series.get_gauge().get_value()),
@@ -137,7 +176,24 @@ fn histogram(histogram: &proto::Histogram) -> Histogram {
                 upper_bound: Some(bucket.upper_bound()),
             })
             .collect(),
+        ..Histogram::default()
     }
+}
+
+/// Adds the native buckets. Their number of observations becomes that of the histogram: Prometheus
+/// refuses a histogram with another one, and a value may have come between both readings.
+fn add_native(histogram: &mut Histogram, native: &NativeBuckets) {
+    let (negative_span, negative_delta) = NativeBuckets::spans(&native.negative);
+    let (positive_span, positive_delta) = NativeBuckets::spans(&native.positive);
+    let message = |spans: Vec<Span>| spans.into_iter().map(BucketSpan::from).collect();
+    histogram.sample_count = Some(native.count());
+    histogram.schema = Some(native.schema);
+    histogram.zero_threshold = Some(ZERO_THRESHOLD);
+    histogram.zero_count = Some(native.zeros);
+    histogram.negative_span = message(negative_span);
+    histogram.negative_delta = negative_delta;
+    histogram.positive_span = message(positive_span);
+    histogram.positive_delta = positive_delta;
 }
 
 #[cfg(test)]
@@ -205,5 +261,37 @@ mod tests {
             (histogram.kind, values.sample_count, values.sample_sum),
             (Some(4), Some(2), Some(4.5))
         );
+    }
+    /// A histogram of 3 and twice 0.75, as client_golang with the settings of Kubernetes writes it.
+    #[test]
+    fn native_buckets_follow_the_classic_ones() {
+        let mut metric = proto::Metric::default();
+        let mut classic = proto::Histogram::default();
+        classic.set_sample_count(2);
+        classic.set_sample_sum(4.5);
+        metric.set_histogram(classic);
+        let native = NativeBuckets {
+            positive: [(-3, 2), (13, 1)].into(),
+            ..NativeBuckets::default()
+        };
+        native.attach(&mut metric);
+        let mut family = proto::MetricFamily::default();
+        family.set_name("a".to_owned());
+        family.set_field_type(MetricType::HISTOGRAM);
+        family.set_metric(vec![metric]);
+
+        let message = message(&family);
+        let found = message.metric[0].histogram.as_ref().unwrap();
+        let encoded = found.encode_to_vec();
+        assert_eq!(found.sample_count, Some(3), "that of the native buckets");
+        let native = [
+            &[0x28, 0x06, 0x31][..],
+            &ZERO_THRESHOLD.to_le_bytes(),
+            &[0x38, 0x00],
+            &[0x62, 0x04, 0x08, 0x05, 0x10, 0x01],
+            &[0x62, 0x04, 0x08, 0x1e, 0x10, 0x01],
+            &[0x68, 0x04, 0x68, 0x01],
+        ];
+        assert!(encoded.ends_with(&native.concat()), "{encoded:x?}");
     }
 }

@@ -521,7 +521,7 @@ mod tests {
         );
         assert_eq!(
             named("WatchListClient=false,NativeHistograms=true"),
-            ["NativeHistograms", "WatchListClient"]
+            ["WatchListClient"]
         );
     }
 

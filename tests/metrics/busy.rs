@@ -22,6 +22,11 @@ pub(super) struct Busy {
 impl Busy {
     /// Starts a manager, and waits until it leads.
     pub(super) async fn start() -> Self {
+        Self::start_with(&[]).await
+    }
+
+    /// As [`Busy::start`], with more flags.
+    pub(super) async fn start_with(more: &[&str]) -> Self {
         let cluster = DevCluster::new(Clock::system());
         cluster.serve_metrics();
         cluster.add_token(TOKEN, User::new("prometheus", ["system:monitoring"]));
@@ -52,7 +57,7 @@ impl Busy {
             "--enable-hostpath-provisioner=true",
         ];
         Self {
-            secured: Secured::start_with_plugin(cluster, &flags).await,
+            secured: Secured::start_with_plugin(cluster, &[&flags, more].concat()).await,
         }
     }
 

@@ -11,6 +11,7 @@ use std::process::Command;
 
 use busy::Busy;
 use exposition::Family;
+use prometheus::Query;
 
 /// The table of expected families, and names for its long lists of bounds.
 const FAMILIES: &str = include_str!("families.txt");
@@ -321,4 +322,50 @@ async fn every_dashboard_panel_has_data_and_no_alert_fires() {
         }
     }
     busy.stop().await;
+}
+
+/// Prometheus checks the buckets of a native histogram against its count, and refuses a wrong scrape.
+#[tokio::test(flavor = "multi_thread")]
+async fn prometheus_reads_native_histograms_behind_their_gate() {
+    let Some(program) = prometheus::program("prometheus") else {
+        return;
+    };
+    for native in [false, true] {
+        let gate = format!("--feature-gates=NativeHistograms={native}");
+        let busy = Busy::start_with(&[&gate]).await;
+        busy.do_everything_once().await;
+        let arguments = ["--enable-feature=native-histograms"];
+        let mut server = prometheus::Server::start(&program, &busy, &arguments);
+        let mut waiting = vec![
+            Query::of(
+                "histogram_count(endpoint_slice_controller_endpoints_added_per_sync) > 0",
+                native,
+            ),
+            Query::of(
+                "histogram_quantile(0.9, horizontal_pod_autoscaler_controller_reconciliation_duration_seconds) > 0",
+                native,
+            ),
+            Query::of(
+                "endpoint_slice_controller_endpoints_added_per_sync_count > 0",
+                !native,
+            ),
+            // Upstream registers these before it reads the gate.
+            Query::of("workqueue_queue_duration_seconds_count > 0", true),
+            Query::of("histogram_count(workqueue_queue_duration_seconds)", false),
+            Query::of("up == 0", false),
+        ];
+        let started = std::time::Instant::now();
+        while !waiting.is_empty() {
+            assert!(
+                started.elapsed() < crate::support::LIMIT,
+                "with native={native}, queries without the expected answer: {waiting:#?}"
+            );
+            busy.do_something().await;
+            // All at once: a query without data is right before the first scrape.
+            if waiting.iter().all(|query| server.answers(query)) {
+                waiting.clear();
+            }
+        }
+        busy.stop().await;
+    }
 }

@@ -73,6 +73,21 @@ pub(super) struct Query {
     wanted: Wanted,
 }
 
+impl Query {
+    /// A query whose answer has a number (`true`), or no series (`false`).
+    pub(super) fn of(text: &str, has_data: bool) -> Self {
+        Self {
+            title: "a query of the test",
+            text: text.to_owned(),
+            wanted: if has_data {
+                Wanted::Data
+            } else {
+                Wanted::Nothing
+            },
+        }
+    }
+}
+
 /// All queries in queries.txt.
 pub(super) fn queries() -> impl Iterator<Item = Query> {
     QUERIES

@@ -6,8 +6,9 @@
 //! deleted. Upstream repeats this in `pkg/controller/tainteviction` and
 //! `pkg/controller/devicetainteviction`.
 
-use prometheus::{Histogram, HistogramOpts, IntCounter, Registry};
+use prometheus::{HistogramOpts, IntCounter, Registry};
 use serde_json::json;
+use steersman_metrics::Histogram;
 
 use steersman_client::live::{self, LiveError};
 use steersman_client::writes::{Delete, DisruptionCause, ObservedGeneration, disruption_target};
@@ -92,10 +93,12 @@ pub struct EvictionMetrics {
 }
 
 impl EvictionMetrics {
-    /// Registers both families. Their names begin with `subsystem`.
+    /// Registers both families. Their names begin with `subsystem`. `histogram` makes that of the
+    /// durations: with native buckets or without.
     pub fn register(
         registry: &Registry,
         subsystem: &str,
+        histogram: fn(HistogramOpts) -> Result<Histogram, prometheus::Error>,
         help_of_deletions: &str,
         help_of_duration: &str,
     ) -> Result<Self, prometheus::Error> {
@@ -106,7 +109,7 @@ impl EvictionMetrics {
         let bounds = [
             0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 10.0, 30.0, 60.0, 120.0, 180.0, 240.0,
         ];
-        let duration = Histogram::with_opts(duration.buckets(bounds.to_vec()))?;
+        let duration = histogram(duration.buckets(bounds.to_vec()))?;
         registry.register(Box::new(deletions.clone()))?;
         registry.register(Box::new(duration.clone()))?;
         Ok(Self {

@@ -71,7 +71,7 @@ pub const READ: &[(&str, Effect)] = &[
     ("MaxUnavailableStatefulSet", Acts),
     ("MultiCIDRServiceAllocator", Acts),
     ("MutableSchedulingDirectivesForSuspendedJobs", Acts),
-    ("NativeHistograms", NotYet(false, "metrics have classic buckets only")),
+    ("NativeHistograms", Acts),
     ("NodeControllerLeaseCircuitBreaker", Acts),
     ("OrderedNamespaceDeletion", Acts),
     ("PersistentVolumeClaimUnusedSinceTime", Acts),

@@ -10,6 +10,7 @@ use steersman_why::{Code, Doc, Explanation, Reason, World};
 
 use super::NAME;
 use super::containers;
+use super::cores;
 use super::held;
 use super::rates;
 use super::shared;
@@ -131,9 +132,10 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
         answer.add(held::explain(&hpa, doc));
     }
     if let Some((of, target)) = scaled {
-        if let Some(reason) = shared::pods_of_others(world, target, &about) {
-            answer.add(reason);
-        }
+        answer.reasons.extend(cores::explain(doc, target));
+        answer
+            .reasons
+            .extend(shared::pods_of_others(world, target, &about));
         let target = world.explain(of, target);
         // Only a target with a problem of its own is worth following.
         if target.is_stuck() {

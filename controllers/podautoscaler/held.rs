@@ -3,7 +3,9 @@
 //! `replicas.rs` decides with the samples of the pods, which the status does not have. Their mean is enough here, since
 //! the decision itself is known: the size stays.
 
+use serde_json::Value;
 use steersman_objects::HorizontalPodAutoscaler;
+use steersman_values::quantity::Quantity;
 use steersman_why::{Code, Doc, Reason};
 
 use super::NAME;
@@ -13,50 +15,87 @@ use super::replicas::{Tolerances, at_ratio};
 /// another process than the controller.
 const TOLERANCE: f64 = 0.1;
 
-/// The use of a resource, in percent of its requests.
+/// The use of a resource beside its target.
 pub(super) struct Use {
     name: String,
-    percent: i64,
-    target: i64,
+    current: String,
+    target: String,
+    ratio: f64,
 }
 
 impl Use {
-    /// `cpu 54% beside a target of 50%`.
+    /// `cpu 54% beside a target of 50%`, or `cpu 0.95 cores beside a target of 80 cores for each pod (AverageValue)`.
     pub(super) fn words(&self) -> String {
         let Self {
             name,
-            percent,
+            current,
             target,
+            ..
         } = self;
-        format!("{name} {percent}% beside a target of {target}%")
+        format!("{name} {current} beside a target of {target}")
     }
 
-    fn ratio(&self) -> f64 {
-        self.percent as f64 / self.target as f64
+    /// The use of the resource `name` with a target in percent of its requests, or as an amount for each pod.
+    fn of(name: &str, target: &Value, current: &Value) -> Option<Self> {
+        let name = name.to_owned();
+        if let Some(wanted) = target["averageUtilization"].as_i64() {
+            let percent = current["averageUtilization"].as_i64()?;
+            return Some(Self {
+                name,
+                current: format!("{percent}%"),
+                target: format!("{wanted}%"),
+                ratio: percent as f64 / wanted as f64,
+            });
+        }
+        let wanted = quantity(&target["averageValue"])?;
+        let found = quantity(&current["averageValue"])?;
+        Some(Self {
+            current: amount(&name, found),
+            target: format!("{} for each pod (AverageValue)", amount(&name, wanted)),
+            ratio: found.to_f64() / wanted.to_f64(),
+            name,
+        })
     }
 }
 
-/// The use of each resource of `doc` that has a target. Other metrics are left out: their values and targets have units
-/// that only their source knows.
+pub(super) fn quantity(value: &Value) -> Option<Quantity> {
+    Quantity::parse(value.as_str()?)
+}
+
+/// `value` of the resource `name` with its unit.
+pub(super) fn amount(name: &str, value: Quantity) -> String {
+    match name {
+        "cpu" if value == Quantity::whole(1) => "1 core".to_owned(),
+        "cpu" => format!("{} cores", value.to_f64()),
+        _ => value.canonical(),
+    }
+}
+
+/// The field and the source of a metric of a resource. Other metrics have units that only their source knows.
+pub(super) fn source(metric: &Value) -> Option<(&'static str, &Value)> {
+    let kind = match metric["type"].as_str()? {
+        "Resource" => "resource",
+        "ContainerResource" => "containerResource",
+        _ => return None,
+    };
+    Some((kind, &metric[kind]))
+}
+
+/// The use of each resource of `doc` that has a target.
 pub(super) fn uses(doc: &Doc) -> Vec<Use> {
     let current = doc.items("/status/currentMetrics");
     let metrics = doc.items("/spec/metrics").iter();
     let found = metrics.filter_map(|metric| {
-        let kind = match metric["type"].as_str()? {
-            "Resource" => "resource",
-            "ContainerResource" => "containerResource",
-            _ => return None,
-        };
-        let source = &metric[kind];
-        let is_same = |seen: &&serde_json::Value| {
+        let (kind, source) = source(metric)?;
+        let is_same = |seen: &&Value| {
             seen[kind]["name"] == source["name"] && seen[kind]["container"] == source["container"]
         };
         let seen = current.iter().find(is_same)?;
-        Some(Use {
-            name: source["name"].as_str()?.to_owned(),
-            percent: seen[kind]["current"]["averageUtilization"].as_i64()?,
-            target: source["target"]["averageUtilization"].as_i64()?,
-        })
+        Use::of(
+            source["name"].as_str()?,
+            &source["target"],
+            &seen[kind]["current"],
+        )
     });
     found.collect()
 }
@@ -73,9 +112,9 @@ pub(super) fn explain(hpa: &HorizontalPodAutoscaler, doc: &Doc) -> Reason {
     let mut asks_for_more = false;
     for one in uses(doc) {
         let words = one.words();
-        let asked = at_ratio(current, one.ratio(), tolerances).max(minimum);
-        if tolerances.contain(one.ratio()) {
-            near.push(format!("{words} is a ratio of {:.2}", one.ratio()));
+        let asked = at_ratio(current, one.ratio, tolerances).max(minimum);
+        if tolerances.contain(one.ratio) {
+            near.push(format!("{words} is a ratio of {:.2}", one.ratio));
         } else if asked == current {
             asking.push(one.name);
             clauses.push(format!("{words} asks for {asked}"));
@@ -209,5 +248,46 @@ mod tests {
                 code == Code::MetricHolds
             );
         }
+    }
+
+    #[test]
+    fn the_use_of_a_resource_has_its_unit() {
+        let words = |name: &str, target: Value, current: Value| {
+            let doc = json!({
+                "spec": {"metrics": [{"type": "Resource", "resource": {"name": name, "target": target}}]},
+                "status": {"currentMetrics": [{"type": "Resource", "resource": {"name": name, "current": current}}]},
+            });
+            let uses = uses(&Doc::new(doc)).into_iter();
+            let texts: Vec<String> = uses
+                .map(|one| format!("{} ({:.3})", one.words(), one.ratio))
+                .collect();
+            texts.join("; ")
+        };
+        let current = json!({"averageValue": "950m", "averageUtilization": 95});
+        assert_eq!(
+            words(
+                "cpu",
+                json!({"type": "AverageValue", "averageValue": "80"}),
+                current.clone()
+            ),
+            "cpu 0.95 cores beside a target of 80 cores for each pod (AverageValue) (0.012)"
+        );
+        assert_eq!(
+            words(
+                "cpu",
+                json!({"type": "Utilization", "averageUtilization": 50}),
+                current
+            ),
+            "cpu 95% beside a target of 50% (1.900)"
+        );
+        assert_eq!(
+            words(
+                "memory",
+                json!({"averageValue": "1Gi"}),
+                json!({"averageValue": "512Mi"})
+            ),
+            "memory 512Mi beside a target of 1Gi for each pod (AverageValue) (0.500)"
+        );
+        assert_eq!(words("cpu", json!({"averageValue": "1"}), json!({})), "");
     }
 }

@@ -27,6 +27,7 @@
 mod behavior;
 mod config;
 mod containers;
+mod cores;
 mod error;
 mod evaluate;
 pub(crate) mod explain;

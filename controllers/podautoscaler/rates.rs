@@ -26,7 +26,7 @@ pub(super) fn limited(
     } else if why == Limit::UP_LIMIT.reason {
         ("scaleUp", behavior.map(|all| &all.scale_up))
     } else {
-        return by_size(why, said);
+        return by_size(why, said, values);
     };
     let who = |rest: &str| format!("owner of the autoscaler (spec.behavior{rest})");
     // The text has the numbers of `UP_FACTOR` and `UP_MINIMUM` in `limits.rs`. Only growth has a rate here.
@@ -49,7 +49,7 @@ pub(super) fn limited(
 
 /// The reason for the limits of the size itself. An unknown reason, such as that of a later release, names
 /// both fields.
-fn by_size(why: &str, said: String) -> Reason {
+fn by_size(why: &str, said: String, values: &[String]) -> Reason {
     let field = if why == Limit::TOO_FEW.reason {
         "minReplicas"
     } else if why == Limit::TOO_MANY.reason {
@@ -58,7 +58,8 @@ fn by_size(why: &str, said: String) -> Reason {
         "minReplicas, maxReplicas"
     };
     let who = format!("owner of the autoscaler ({field})");
-    Reason::new(Code::ScalingLimited, NAME, said).who(who)
+    let message = [std::slice::from_ref(&said), values].concat().join("; ");
+    Reason::new(Code::ScalingLimited, NAME, message).who(who)
 }
 
 /// The reason for a direction that the rules switch off. Upstream reports it like a rate.
@@ -196,7 +197,7 @@ mod tests {
                 down("Disabled", &both),
                 Limit::TOO_FEW,
                 Code::ScalingLimited,
-                "TooFewReplicas",
+                "TooFewReplicas: the desired replica count is less than the minimum replica count; cpu 10% beside a target of 60%",
                 None,
                 "(minReplicas)",
             ),

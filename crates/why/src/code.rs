@@ -185,6 +185,8 @@ codes! {
     PodEndAwaited Wait "The Job counts and replaces a terminating pod only after its end.",
     ScaleTargetMissing Cause "The target of the autoscaler does not exist, or cannot be scaled.",
     MetricsFailed Cause "The metrics of the autoscaler cannot be read.",
+    TargetUnreachable Cause "A target of the autoscaler is beyond the limits of its pods, so it never scales up.",
+    TargetInCores Fact "A target of the autoscaler counts cores, and is far beyond the requests of its pods.",
     AmbiguousSelector Cause "Several autoscalers select the same pods.",
     ScalingDisabled Cause "The target has no replicas, so the autoscaler is off.",
     DirectionDisabled Cause "The rules of the autoscaler switch off the direction in which its metrics ask it to scale.",

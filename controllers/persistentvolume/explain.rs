@@ -16,6 +16,7 @@ use steersman_why::{Code, Doc, Explanation, Reason, World, existing, warning};
 
 use super::claim::{Step, step};
 use super::known::Volumes;
+use super::unclassified::{names, unclassified};
 use super::{NAME, enlarged, source};
 
 /// Volumes that nearly fit, in one answer.
@@ -89,7 +90,7 @@ pub(crate) fn claim(world: &World, doc: &Doc, answer: &mut Explanation) {
                 Some(volume) => taken(doc, volume, message.unwrap_or_default(), answer),
                 None => match bypassed(world, doc, &claim) {
                     Some(reason) if is_for_consumer(message.as_deref()) => answer.add(reason),
-                    _ => waits(doc, &claim, volumes, message, answer),
+                    _ => waits(doc, &claim, &stored, volumes, message, answer),
                 },
             }
         }
@@ -269,6 +270,7 @@ fn or_owner(owner: Option<String>, who: &str) -> String {
 fn waits(
     doc: &Doc,
     claim: &PersistentVolumeClaim,
+    classes: &Store<StorageClass>,
     volumes: &[Doc],
     message: Option<String>,
     answer: &mut Explanation,
@@ -285,8 +287,12 @@ fn waits(
         let who =
             "creator of a PersistentVolume that fits, or owner of the claim (storageClassName)";
         let (near, owner) = nearest(doc, volumes);
-        let message = format!("{message}{near}");
         let who = or_owner(owner, who);
+        let (default, who) = match unclassified(claim, classes) {
+            Some((default, marks)) => (default, format!("{marks}, {who}")),
+            None => (String::new(), who),
+        };
+        let message = format!("{message}{default}{near}");
         answer.add(Reason::new(Code::NoMatchingVolume, NAME, message).who(who));
     }
 }
@@ -305,12 +311,11 @@ fn provision(
 ) {
     let name = claim.class();
     let Some(class) = classes.get(&ObjectKey::new("", name)) else {
-        let mut known = classes.list();
-        known.sort_by(|one, other| one.meta.name.cmp(&other.meta.name));
+        let known = names(classes);
         let (near, owner) = nearest(doc, volumes);
         let message = format!(
             "StorageClass {name} does not exist ({}), and no volume of that class fits{near}",
-            existing(known.iter().map(|class| &*class.meta.name))
+            existing(known.iter().map(|name| &**name))
         );
         let who =
             format!("creator of StorageClass {name}, or owner of the claim (storageClassName)");

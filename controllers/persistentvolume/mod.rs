@@ -49,6 +49,7 @@ mod source;
 mod sync;
 #[cfg(test)]
 mod tests;
+mod unclassified;
 mod volume;
 mod writes;
 

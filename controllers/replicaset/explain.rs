@@ -51,6 +51,9 @@ pub(crate) fn explain<O: PodOwner>(world: &World, doc: &Doc, by: &str, answer: &
     for about in pod::unavailable(world, &docs, min_ready) {
         answer.follow(about);
     }
+    // One eviction with a new pod that starts is over.
+    let least = if answer.is_stuck() { 1 } else { 2 };
+    answer.reasons.extend(pod::evicted(world, &pods, least));
     // Pods that cannot end hold their place in a quota and on nodes.
     let ending: Vec<Doc> = inactive
         .iter()

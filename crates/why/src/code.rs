@@ -113,6 +113,7 @@ codes! {
     ReadinessGate Cause "A readiness gate of the pod is not fulfilled.",
     PodStarting Wait "The pod starts.",
     PodFailed Cause "The pod has failed.",
+    PodsEvicted Cause "The kubelet has evicted pods of the workload, because their node lacks a resource or they exceed a limit.",
     MinReadySeconds Wait "The pod is ready, and becomes available after minReadySeconds.",
     NodeNotReady Cause "The node of the pod does not report.",
     NodePressure Cause "A node lacks disk space, memory, process ids or a network, so its taint keeps pods away.",

@@ -134,11 +134,15 @@ impl Explanation {
     }
 
     /// The cause with its object to which the others lead: the first one of the deepest answer with a
-    /// cause. A deadlock of a rollout explains the pod below it.
+    /// cause. A deadlock of a rollout explains the pod below it, and evicted pods the pressure on their node.
     pub fn root_cause(&self) -> Option<(&Subject, &Reason)> {
-        let mut causes = self.causes();
-        let deadlock = causes.find(|(_, cause)| cause.code == Code::RolloutDeadlock);
-        deadlock.or_else(|| self.deepest(0).map(|(_, subject, cause)| (subject, cause)))
+        let (_, subject, cause) = self.deepest(0)?;
+        let is_pressure = cause.code == Code::NodePressure;
+        let explains = |code: Code| {
+            code == Code::RolloutDeadlock || (is_pressure && code == Code::PodsEvicted)
+        };
+        let above = self.causes().find(|(_, cause)| explains(cause.code));
+        above.or(Some((subject, cause)))
     }
 
     /// Changes the reasons of this answer and of all answers below.
@@ -318,5 +322,20 @@ mod tests {
         assert_eq!(rollout.root_cause().unwrap().1.message, "no node");
         above.waits_for.clear();
         assert_eq!(above.root_cause().unwrap().1.message, "it is above");
+    }
+
+    #[test]
+    fn evicted_pods_explain_the_pressure_on_their_node() {
+        let subject = Subject::new(&steersman_values::resource::PODS, "shop", "web");
+        let with = |below: Code| {
+            let mut node = Explanation::new(subject.clone(), "");
+            node.add(Reason::new(below, "", "below"));
+            let mut set = Explanation::new(subject.clone(), "");
+            set.follow(node);
+            set.add(Reason::new(Code::PodsEvicted, "", "evicted"));
+            set.root_cause().unwrap().1.message.clone()
+        };
+        assert_eq!(with(Code::NodePressure), "evicted");
+        assert_eq!(with(Code::ImagePull), "below");
     }
 }

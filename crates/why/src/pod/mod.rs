@@ -6,6 +6,7 @@
 mod awaited;
 mod claims;
 mod container;
+mod evicted;
 mod files;
 mod groups;
 mod policies;
@@ -20,6 +21,7 @@ use serde_json::Value;
 use crate::{Code, Doc, Explanation, Reason, World};
 
 pub use claims::{USER_CONTROLLER, name_user};
+pub use evicted::evicted;
 pub use groups::unavailable;
 pub use produced::produced;
 
@@ -125,10 +127,11 @@ fn failed(doc: &Doc, answer: &mut Explanation) {
     // The kubelet, or a controller, tells its own reason for a pod that it has ended.
     let is_own = doc.text("/status/message").is_empty() && doc.text("/status/reason").is_empty();
     let who = match &end {
+        _ if evicted::is_evicted(doc) => evicted::who(doc),
         Some(_) if is_own => {
-            "owner of the container's program (kubectl logs), or of the pod template"
+            "owner of the container's program (kubectl logs), or of the pod template".to_owned()
         }
-        _ => "owner of the pod template",
+        _ => "owner of the pod template".to_owned(),
     };
     let said = match doc.text("/status/message") {
         "" => end.unwrap_or_else(|| "the pod has failed".to_owned()),

@@ -14,6 +14,7 @@ mod affinity;
 mod classes;
 mod code;
 pub mod conditions;
+mod defaults;
 mod demand;
 mod devices;
 mod doc;

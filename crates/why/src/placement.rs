@@ -4,6 +4,7 @@
 use serde_json::Value;
 use steersman_values::quantity::Quantity;
 
+use crate::defaults::{Bound, Origin};
 use crate::demand::{Demand, term};
 use crate::site::Site;
 use crate::{Doc, World, affinity, classes, devices, spread};
@@ -37,7 +38,8 @@ pub(crate) fn demands(
     if is_kept_away && !is_told {
         found.extend(site.and_then(Site::taints));
     }
-    found.extend(insufficient(message).filter_map(|resource| amount(pod, resource, nodes)));
+    let amounts = insufficient(message).filter_map(|resource| amount(world, pod, resource, nodes));
+    found.extend(amounts);
     found
 }
 
@@ -75,7 +77,7 @@ fn labels(pod: &Doc, site: Option<&Site<'_>>) -> Option<String> {
 }
 
 /// The amount of `resource` that the pod asks for, and the largest node if it has less.
-fn amount(pod: &Doc, resource: &str, nodes: Option<&[Doc]>) -> Option<Demand> {
+fn amount(world: &World, pod: &Doc, resource: &str, nodes: Option<&[Doc]>) -> Option<Demand> {
     let asked = requested(pod, resource)?;
     let largest = nodes
         .unwrap_or_default()
@@ -94,10 +96,28 @@ fn amount(pod: &Doc, resource: &str, nodes: Option<&[Doc]>) -> Option<Demand> {
         None if nodes.is_some() => (", which no node has".to_owned(), ""),
         _ => (String::new(), ""),
     };
-    Some(Demand {
+    let mut demand = Demand {
         text: format!("the pod asks for {} {resource}{ends}", asked.canonical()),
         who: who.to_owned(),
-    })
+    };
+    let containers = pod.items("/spec/containers").iter();
+    let origin = containers.filter_map(|container| {
+        let name = container["name"].as_str()?;
+        let value = &container["resources"]["requests"][resource];
+        let origin = Origin::of(world, pod, name, Bound::Request, (resource, value))?;
+        Some((name, origin))
+    });
+    if let Some((name, origin)) = origin.into_iter().next() {
+        demand.text = format!(
+            "{}; the request of container {name} is {}",
+            demand.text,
+            origin.words()
+        );
+        if !demand.who.is_empty() {
+            demand.who = format!("{}, or owner {}", demand.who, origin.who());
+        }
+    }
+    Some(demand)
 }
 
 /// The request of a pod for `resource`: its own, else that of its containers or of a larger init

@@ -5,6 +5,7 @@ use serde_json::Value;
 use steersman_values::resource::{NODES, SECRETS};
 
 use super::{KUBELET, RESTARTED, START, exit, name};
+use crate::defaults::{Bound, Origin};
 use crate::{Code, Doc, Explanation, Reason, World, warning};
 
 pub(super) struct Waits;
@@ -191,17 +192,16 @@ pub(super) fn before_restarts(message: &str, clause: &str) -> String {
 }
 
 /// Names the memory limits at which containers were killed.
-pub(super) fn out_of_memory(doc: &Doc, answer: &mut Explanation) {
+pub(super) fn out_of_memory(world: &World, doc: &Doc, answer: &mut Explanation) {
     let main = doc.items("/spec/containers").iter();
     let containers = main.chain(doc.items("/spec/initContainers"));
     for container in containers {
-        let Some(limit) = container
-            .pointer("/resources/limits/memory")
-            .and_then(Value::as_str)
-        else {
+        let limit = &container["resources"]["limits"]["memory"];
+        let Some(amount) = limit.as_str() else {
             continue;
         };
-        let start = format!("container {} ", name(container));
+        let name = name(container);
+        let start = format!("container {name} ");
         for reason in &mut answer.reasons {
             let is_killed = reason.code == Code::ContainerCrash
                 && reason.message.contains("(OOMKilled)")
@@ -210,12 +210,15 @@ pub(super) fn out_of_memory(doc: &Doc, answer: &mut Explanation) {
                     .trim_start_matches("init ")
                     .starts_with(&start);
             if is_killed {
-                let clause = format!(" at its memory limit of {limit}");
+                let mut clause = format!(" at its memory limit of {amount}");
+                reason.who =
+                    format!("owner of the pod template (limits.memory of container {name})");
+                let origin = Origin::of(world, doc, name, Bound::Limit, ("memory", limit));
+                if let Some(origin) = origin {
+                    clause = format!("{clause}, which is {}", origin.words());
+                    reason.who = format!("{}, or {}", reason.who, origin.who());
+                }
                 reason.message = before_restarts(&reason.message, &clause);
-                reason.who = format!(
-                    "owner of the pod template (limits.memory of container {})",
-                    name(container)
-                );
             }
         }
     }
@@ -339,8 +342,10 @@ fn refused_credentials(world: &World, doc: &Doc, pull: &mut Reason) {
 mod tests {
     use jiff::SignedDuration;
     use serde_json::json;
+    use steersman_values::resource::{PODS, ResourceType};
 
     use super::*;
+    use crate::{Loaded, Need};
 
     #[test]
     fn a_container_between_two_crashes_has_the_reason_of_the_last_one() {
@@ -394,6 +399,48 @@ mod tests {
                 "it was restarted 12 times",
                 "container app ended with exit code 1 (Error)"
             ]
+        );
+    }
+
+    #[test]
+    fn an_image_for_other_machines_names_the_node_and_its_platform() {
+        let none = |_: &World, of: &ResourceType, doc: &Doc| Explanation::new(doc.subject(of), "");
+        let mut world = World::new(Timestamp::UNIX_EPOCH, None, none);
+        let need = Need::Object {
+            of: NODES.clone(),
+            namespace: String::new(),
+            name: "node-1".to_owned(),
+        };
+        let node = json!({"metadata": {"labels": {"kubernetes.io/arch": "arm64"}}});
+        world.load(need, Loaded::Objects(vec![Doc::new(node)]));
+        let pod = Doc::new(json!({"spec": {"nodeName": "node-1"}}));
+        let told = |message: &str| {
+            let mut answer = Explanation::new(pod.subject(&PODS), "");
+            answer.add(Reason::new(Code::ContainerCrash, KUBELET, message));
+            platform(&world, &pod, &mut answer);
+            answer.reasons.remove(0)
+        };
+        let crash =
+            told("container app ended: exec /app: exec format error; it was restarted 2 times");
+        assert_eq!(
+            crash.message,
+            "container app ended: exec /app: exec format error; the program is a script without #!, or one for other \
+             machines; node node-1 is linux/arm64; it was restarted 2 times"
+        );
+        assert!(
+            crash
+                .who
+                .starts_with("owner of the image (a build for linux/arm64)")
+        );
+        let pull = told("no match for platform in manifest: not found");
+        assert!(
+            pull.message
+                .ends_with("not found; node node-1 is linux/arm64")
+        );
+        let other = told("container app ended: exec /app: no such file");
+        assert_eq!(
+            (&*other.message, &*other.who),
+            ("container app ended: exec /app: no such file", "")
         );
     }
 }

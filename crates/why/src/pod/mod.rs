@@ -60,7 +60,7 @@ pub fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
         _ if doc.text("/spec/nodeName").is_empty() => scheduling::unscheduled(world, doc, answer),
         _ => {
             on_node(world, doc, answer);
-            container::out_of_memory(doc, answer);
+            container::out_of_memory(world, doc, answer);
             container::pull_secrets(world, doc, answer);
             container::platform(world, doc, answer);
             files::name_missing(world, doc, answer);

@@ -12,19 +12,21 @@ use crate::{Doc, World, count, maker};
 
 /// The demands of `pod` for other pods in its topology domain, if the scheduler's `message` is about them.
 pub(crate) fn demands(world: &World, pod: &Doc, message: &str) -> Vec<Demand> {
-    const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
-    let terms = |kind: &str| {
-        pod.items(&format!("/spec/affinity/{kind}/{REQUIRED}"))
-            .iter()
-    };
     let mut found = Vec::new();
     if message.contains("didn't match pod affinity rules") {
-        found.extend(terms("podAffinity").filter_map(|term| near(world, pod, term)));
+        found.extend(terms(pod, "podAffinity").filter_map(|term| near(world, pod, term)));
     }
     if message.contains("didn't match pod anti-affinity rules") {
-        found.extend(terms("podAntiAffinity").filter_map(|term| apart(world, pod, term)));
+        found.extend(terms(pod, "podAntiAffinity").filter_map(|term| apart(world, pod, term)));
     }
     found
+}
+
+/// The required terms of `pod` of this kind.
+fn terms<'p>(pod: &'p Doc, kind: &str) -> impl Iterator<Item = &'p Value> + use<'p> {
+    const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
+    pod.items(&format!("/spec/affinity/{kind}/{REQUIRED}"))
+        .iter()
 }
 
 /// A term: its labels as text, its topology, and the placed pods that match it. `None` for the pods if they are unread,
@@ -56,6 +58,22 @@ fn term<'w>(world: &'w World, pod: &Doc, term: &Value) -> Option<Term<'w>> {
             .flatten()
             .map(|all| all.into_iter().filter(is_placed).collect()),
     })
+}
+
+/// Whether the required affinity and anti-affinity of `pod` admit `node`, one of `nodes`. `false` if pods are unread.
+pub(crate) fn admits(world: &World, pod: &Doc, nodes: &[Doc], node: &Doc) -> bool {
+    let is_near = |one: &Value| {
+        let term = term(world, pod, one)?;
+        let domain = |node: &Doc| node.label(&term.topology).map(str::to_owned);
+        let own = domain(node)?;
+        let mut others = term.placed?.into_iter().filter_map(|other| {
+            let mut nodes = nodes.iter();
+            domain(nodes.find(|node| node.name() == other.text("/spec/nodeName"))?)
+        });
+        Some(others.any(|other| other == own))
+    };
+    terms(pod, "podAntiAffinity").all(|one| is_near(one) == Some(false))
+        && terms(pod, "podAffinity").all(|one| is_near(one) == Some(true))
 }
 
 /// The demand for a pod that must be near.

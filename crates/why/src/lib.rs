@@ -14,6 +14,7 @@ mod affinity;
 mod classes;
 mod code;
 pub mod conditions;
+mod cordoned;
 mod defaults;
 mod demand;
 mod devices;

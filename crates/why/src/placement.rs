@@ -7,7 +7,7 @@ use steersman_values::quantity::Quantity;
 use crate::defaults::{Bound, Origin};
 use crate::demand::{Demand, term};
 use crate::site::Site;
-use crate::{Doc, World, affinity, classes, devices, spread};
+use crate::{Doc, World, affinity, classes, cordoned, devices, spread};
 
 /// The demands of `pod` that the scheduler's `message` is about. Nodes that the caller may not read, and so a missing
 /// `site`, are no proof of anything.
@@ -40,6 +40,10 @@ pub(crate) fn demands(
     }
     let amounts = insufficient(message).filter_map(|resource| amount(world, pod, resource, nodes));
     found.extend(amounts);
+    // Its remedy is the easiest one.
+    if let Some(cordoned) = cordoned::demand(world, pod, site, message) {
+        found.insert(0, cordoned);
+    }
     found
 }
 

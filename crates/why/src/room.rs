@@ -141,6 +141,17 @@ fn shared_of(world: &World, pod: &Doc, nodes: &[&Doc], resource: &str) -> Option
     })
 }
 
+/// Whether `node` has room for the CPU and memory of `pod`, and for one pod more. `false` if its pods are unread.
+pub(crate) fn fits(world: &World, pod: &Doc, node: &Doc) -> bool {
+    ["cpu", "memory", BY_COUNT].into_iter().all(|resource| {
+        let (Some(asked), Some(has)) = (request(pod, resource), allocatable(node, resource)) else {
+            return true;
+        };
+        let used = requests(world, node.name(), resource);
+        used.is_some_and(|used| sum(used.values()).map_or(asked, |used| used.plus(asked)) <= has)
+    })
+}
+
 /// The resources that the scheduler's `message` finds insufficient.
 fn lacking(message: &str) -> impl Iterator<Item = &str> {
     let too_many = message.contains("Too many pods").then_some(BY_COUNT);

@@ -126,6 +126,22 @@ impl<'w> Site<'w> {
         Some(Repelling { key, text })
     }
 
+    /// Whether `node` is cordoned, and the pod tolerates its other taints.
+    pub(crate) fn repels_by_cordon_alone(&self, node: &Doc) -> bool {
+        let Some(view) = node.view::<Node>() else {
+            return false;
+        };
+        let taints = view.spec.taints.iter();
+        let (cordon, others): (Vec<_>, Vec<_>) = taints
+            .filter(|taint| *taint.effect != *"PreferNoSchedule")
+            .partition(|taint| *taint.key == *CORDONED);
+        let is_cordoned =
+            !cordon.is_empty() || node.at("/spec/unschedulable").is_some_and(|is| *is == true);
+        let tolerations = &self.constraints.tolerations;
+        let others = untolerated(others, tolerations, Comparisons::Disabled);
+        is_cordoned && others.is_none()
+    }
+
     /// The nodes of `nodes` by the taint that keeps the pod away.
     pub(crate) fn repelled<'n>(&self, nodes: &[&'n Doc]) -> BTreeMap<Repelling, Vec<&'n str>> {
         let mut found: BTreeMap<Repelling, Vec<&str>> = BTreeMap::new();

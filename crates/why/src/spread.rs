@@ -19,13 +19,43 @@ const IGNORE: &str = "Ignore";
 
 /// The demands of the hard constraints of `pod`, one each.
 pub(crate) fn demands(world: &World, pod: &Doc, site: Option<&Site<'_>>) -> Vec<Demand> {
+    let (hard, keys) = hard(pod);
+    let demands = hard.iter().map(|one| demand(world, pod, site, one, &keys));
+    demands.collect()
+}
+
+/// The hard constraints of `pod`, and their keys.
+fn hard(pod: &Doc) -> (Vec<&Value>, Vec<&str>) {
     let all = pod.items("/spec/topologySpreadConstraints").iter();
     let hard = all.filter(|one| one["whenUnsatisfiable"] == "DoNotSchedule");
     let hard: Vec<&Value> = hard.collect();
     let keys = hard.iter().filter_map(|one| one["topologyKey"].as_str());
-    let keys: Vec<&str> = keys.collect();
-    let demands = hard.iter().map(|one| demand(world, pod, site, one, &keys));
-    demands.collect()
+    let keys = keys.collect();
+    (hard, keys)
+}
+
+/// Whether the hard constraints of `pod`, which match its own labels, admit `node`. `false` if that is unknown.
+pub(crate) fn admits(world: &World, pod: &Doc, site: &Site<'_>, node: &Doc) -> bool {
+    let (hard, keys) = hard(pod);
+    let is_met = |one: &Value| {
+        let least = least(world, pod, site, one, &keys)?;
+        let key = one["topologyKey"].as_str()?;
+        let domain = node.label(key)?;
+        let nodes = site
+            .nodes
+            .iter()
+            .filter(|node| node.label(key) == Some(domain));
+        let names: Vec<&str> = nodes.map(Doc::name).collect();
+        let placed = matching(world, pod, one)?;
+        let here = placed
+            .iter()
+            .filter(|pod| names.contains(&pod.text("/spec/nodeName")));
+        let skew = one["maxSkew"]
+            .as_u64()
+            .and_then(|skew| usize::try_from(skew).ok())?;
+        Some(here.count() < least.pods + skew)
+    };
+    hard.into_iter().all(|one| is_met(one) == Some(true))
 }
 
 /// The demand of the constraint `one`. `keys` are those of all hard constraints.

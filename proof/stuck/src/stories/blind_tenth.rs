@@ -522,8 +522,8 @@ pub(super) const STORIES: &[Story] = &[
         about: ("pod", "pinned"),
         truth: Truth::Cause(
             Code::PodUnscheduled,
-            "the pod does not tolerate node.kubernetes.io/unschedulable:NoSchedule (node-s)",
-            "administrator of node node-s (kubectl uncordon)",
+            "node-s is cordoned, and it would take the pod otherwise",
+            "administrator of the nodes (kubectl uncordon node-s)",
         ),
     },
     Story {

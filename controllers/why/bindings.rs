@@ -4,6 +4,9 @@
 use serde_json::Value;
 use steersman_why::{Code, Doc, Explanation, World, refusal};
 
+use super::account::DEFAULT;
+use super::identity;
+
 const GROUP: &str = "rbac.authorization.k8s.io";
 /// Bindings in one sentence.
 const SHOWN: usize = 3;
@@ -17,8 +20,8 @@ struct Refused<'m> {
     within: &'m str,
 }
 
-/// Names the bindings of the account in the reasons of `answer` in which a program lacks a right.
-pub(super) fn name_bindings(world: &World, answer: &mut Explanation) {
+/// Names the bindings of the account in the reasons of `answer`, which is about `doc`, in which a program lacks a right.
+pub(super) fn name_bindings(world: &World, doc: &Doc, answer: &mut Explanation) {
     for reason in &mut answer.reasons {
         let is_program = matches!(reason.code, Code::ContainerCrash | Code::PodFailed);
         let Some(refused) = lacking(&reason.message).filter(|_| is_program) else {
@@ -29,7 +32,7 @@ pub(super) fn name_bindings(world: &World, answer: &mut Explanation) {
             continue;
         }
         reason.who = named.who;
-        if let Some((text, owner)) = bindings(world, &refused) {
+        if let Some((text, owner)) = bindings(world, doc, &refused) {
             reason.message = format!("{}; {text}", reason.message);
             reason.who = format!("{owner}{}", reason.who);
         }
@@ -52,7 +55,7 @@ fn lacking(message: &str) -> Option<Refused<'_>> {
 }
 
 /// The RoleBindings of the account, or one that means an account of the same name elsewhere, with its owner.
-fn bindings(world: &World, refused: &Refused<'_>) -> Option<(String, String)> {
+fn bindings(world: &World, doc: &Doc, refused: &Refused<'_>) -> Option<(String, String)> {
     let Refused {
         namespace,
         account,
@@ -60,14 +63,13 @@ fn bindings(world: &World, refused: &Refused<'_>) -> Option<(String, String)> {
     } = refused;
     let of = world.resource(GROUP, "RoleBinding").found()?;
     let all = world.list(&of, within)?;
-    let subjects = |doc: &'_ Doc| {
-        let subjects = doc.items("/subjects").iter();
-        let named =
-            subjects.filter(|one| one["kind"] == "ServiceAccount" && one["name"] == **account);
-        let named = named.map(|one| one["namespace"].as_str().unwrap_or_default().to_owned());
-        named.collect::<Vec<_>>()
+    let namespaces = |doc: &'_ Doc| {
+        let named = accounts(doc).filter(|(_, name)| name == account);
+        named
+            .map(|(namespace, _)| namespace.to_owned())
+            .collect::<Vec<_>>()
     };
-    let binds = |doc: &&Doc| subjects(doc).iter().any(|own| own == namespace);
+    let binds = |doc: &&Doc| namespaces(doc).iter().any(|own| own == namespace);
     let own: Vec<String> = all
         .iter()
         .filter(binds)
@@ -82,22 +84,57 @@ fn bindings(world: &World, refused: &Refused<'_>) -> Option<(String, String)> {
         return Some((text, String::new()));
     }
     // Each namespace has an account `default`, so a binding of another one says nothing about this one.
-    let mut others = all.iter().filter(|_| *account != "default");
+    let mut others = all.iter().filter(|_| *account != DEFAULT);
     let elsewhere = others.find_map(|doc| {
-        let other = subjects(doc).into_iter().next()?;
+        let other = namespaces(doc).into_iter().next()?;
         Some((doc, other))
     });
-    let Some((doc, other)) = elsewhere else {
+    let Some((binding, other)) = elsewhere else {
         let text = format!("no RoleBinding in {within} names ServiceAccount {namespace}/{account}");
-        return Some((text, String::new()));
+        let is_pod = *account == DEFAULT && identity::runs_as_default(doc);
+        let named = other_account(all, doc).filter(|_| is_pod && *namespace == doc.namespace());
+        return Some(match named {
+            Some((other, binding)) => (
+                format!(
+                    "{text}; {}, and RoleBinding {within}/{} ({}) names {namespace}/{other}",
+                    identity::runs_as(doc),
+                    binding.name(),
+                    role(binding)
+                ),
+                format!("{}, or ", identity::who(&other)),
+            ),
+            None => (text, String::new()),
+        });
     };
-    let name = doc.name();
+    let name = binding.name();
     let text = format!(
         "RoleBinding {within}/{name} ({}) names ServiceAccount {other}/{account}, and the account is {namespace}/{account}",
-        role(doc)
+        role(binding)
     );
     let owner = format!("owner of RoleBinding {within}/{name} (namespace of its subject), or ");
     Some((text, owner))
+}
+
+/// The namespaces and names of the ServiceAccounts of a binding.
+fn accounts(binding: &Doc) -> impl Iterator<Item = (&str, &str)> {
+    let subjects = binding.items("/subjects").iter();
+    let accounts = subjects.filter(|one| one["kind"] == "ServiceAccount");
+    accounts.filter_map(|one| Some((one["namespace"].as_str()?, one["name"].as_str()?)))
+}
+
+/// The account of the namespace of the pod `doc` that is meant for it, with its first binding of `all`.
+fn other_account<'d>(all: &'d [Doc], doc: &Doc) -> Option<(String, &'d Doc)> {
+    let here = all.iter().flat_map(|binding| {
+        let own = accounts(binding).filter(|(namespace, _)| *namespace == doc.namespace());
+        own.map(move |(_, name)| (name, binding))
+    });
+    let here: Vec<(&str, &Doc)> = here.collect();
+    let mut names: Vec<&str> = here.iter().map(|(name, _)| *name).collect();
+    names.sort_unstable();
+    names.dedup();
+    let name = identity::own(doc, &names)?;
+    let (_, binding) = here.into_iter().find(|(other, _)| *other == name)?;
+    Some((name.to_owned(), binding))
 }
 
 /// `Role robot`.

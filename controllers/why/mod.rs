@@ -14,6 +14,7 @@ mod deletion;
 mod drain;
 mod foreign;
 mod grants;
+mod identity;
 mod ingress;
 mod injected;
 mod issued;
@@ -221,7 +222,8 @@ pub fn explain(world: &World, of: &ResourceType, doc: &Doc) -> Explanation {
     webhook::name_configurations(world, &mut answer);
     conversion::follow(world, &mut answer);
     injected::name_injectors(world, of, doc, &mut answer);
-    bindings::name_bindings(world, &mut answer);
+    bindings::name_bindings(world, doc, &mut answer);
+    identity::name_account(world, doc, &mut answer);
     limit_range::name_defaults(world, doc.namespace(), &mut answer);
     missing::name_existing(world, of, &mut answer);
     answer.sorted()

@@ -147,6 +147,9 @@ fn owner_of_mount(message: &str, node: &str) -> String {
     } else if message.contains("serviceaccounts \"") && message.contains("not found") {
         "creator of this ServiceAccount, or owner of the pod template (serviceAccountName)"
             .to_owned()
+    } else if message.contains("IAM role must be associated with service account") {
+        "owner of the ServiceAccount in these words (its role in the cloud), or of the pod template (serviceAccountName)"
+            .to_owned()
     } else if message.contains("hostPath type check failed") {
         format!("owner of the pod template (hostPath), or administrator of node {node}")
     } else if has(&["/sbin/mount.", "unknown filesystem type"]) {

@@ -10,6 +10,7 @@ mod account;
 mod ask;
 mod bindings;
 mod conversion;
+mod custom;
 mod deletion;
 mod drain;
 mod foreign;

@@ -13,7 +13,7 @@ use steersman_values::resource::{
 };
 use steersman_why::{Code, Doc, Explanation, Subject, World};
 
-use super::{about, without_leader};
+use super::{about, custom, without_leader};
 
 /// The kinds whose objects are searched. Objects that another one of them owns are left out, because
 /// the answer about the owner follows them.
@@ -66,6 +66,7 @@ pub fn stuck(world: &World, namespace: &str) -> Vec<Explanation> {
                 .filter(|answer| answer.is_stuck() && !is_deliberate(answer)),
         );
     }
+    found.extend(custom::stuck(world, namespace));
     found.extend(lease(world));
     let followed: BTreeSet<Subject> = found.iter().flat_map(covered).cloned().collect();
     found.retain(|answer| !followed.contains(&answer.object));

@@ -90,6 +90,11 @@ impl Found<'_> {
         }
     }
 
+    /// Whether the condition tells that the object is not ready.
+    pub fn is_unready(&self) -> bool {
+        self.text("type") == "Ready" && self.text("status") == "False"
+    }
+
     /// Whether the condition may tell why an object does not move: it is not True, and its name is not that of
     /// a failure.
     pub fn is_open(&self) -> bool {

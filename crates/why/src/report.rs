@@ -35,6 +35,9 @@ const SHORT: [(&str, &str); 24] = [
     ("svc", "services"),
 ];
 
+/// Types or objects in the text that an answer has not seen.
+const UNSEEN: usize = 10;
+
 /// The object or the namespace that somebody asks about.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Question {
@@ -149,9 +152,12 @@ impl Report {
                 text.push_str(&answer.text(self.time));
             }
         }
-        for withheld in &self.withheld {
+        for withheld in self.withheld.iter().take(UNSEEN) {
             // Writing to a String cannot fail.
             let _ = writeln!(text, "not seen: {withheld}");
+        }
+        if let more @ 1.. = self.withheld.len().saturating_sub(UNSEEN) {
+            let _ = writeln!(text, "not seen: {more} more (-o json names them)");
         }
         let _ = match &*self.leader {
             "" => writeln!(

@@ -143,6 +143,11 @@ impl World {
         std::mem::take(&mut *self.asked.lock())
     }
 
+    /// Whether reads were asked for that the world lacks.
+    pub fn awaits_reads(&self) -> bool {
+        !self.asked.lock().is_empty()
+    }
+
     /// The reads that the caller may not do, or that failed, in words.
     pub fn withheld(&self) -> Vec<String> {
         let mut found = BTreeSet::new();

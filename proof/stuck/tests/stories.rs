@@ -126,6 +126,29 @@ fn the_list_of_a_namespace_that_does_not_exist_tells_so() {
     });
 }
 
+#[test]
+fn the_list_has_custom_resources_in_deletion_and_those_that_are_not_ready() {
+    let cases = [
+        (
+            "a program cannot delete the bucket of a cloud behind its object",
+            true,
+        ),
+        ("a custom resource is not ready", true),
+        ("a custom resource is ready", false),
+    ];
+    for (title, expected) in cases {
+        let all = stories::all();
+        let story = all.into_iter().find(|story| story.title == title).unwrap();
+        let listed = on_paused_time(async {
+            let stage = Stage::of(story).await.unwrap();
+            let list = stage.list(story, "", true).await.unwrap();
+            let (_, name) = story.about;
+            list.answers.iter().any(|answer| answer.object.name == name)
+        });
+        assert_eq!(listed, expected, "{title}");
+    }
+}
+
 /// Stories with a cause for each question.
 const CAUSES: usize = 4;
 

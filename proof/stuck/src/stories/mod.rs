@@ -18,6 +18,7 @@ mod blind;
 mod blind_eighth;
 mod blind_eleventh;
 mod blind_fifth;
+mod blind_fourteenth;
 mod blind_ninth;
 mod blind_seventh;
 mod blind_sixth;
@@ -34,7 +35,7 @@ use crate::Story;
 
 /// All stories, sorted by their question.
 pub fn all() -> Vec<&'static Story> {
-    let groups: [&[Story]; 16] = [
+    let groups: [&[Story]; 17] = [
         workloads::STORIES,
         deletion::STORIES,
         batch::STORIES,
@@ -51,6 +52,7 @@ pub fn all() -> Vec<&'static Story> {
         blind_eleventh::STORIES,
         blind_twelfth::STORIES,
         blind_thirteenth::STORIES,
+        blind_fourteenth::STORIES,
     ];
     let mut all: Vec<&Story> = groups.into_iter().flatten().collect();
     all.sort_by_key(|story| story.question);

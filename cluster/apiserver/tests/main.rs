@@ -25,6 +25,7 @@ mod kinds;
 mod logs;
 mod managed_fields;
 mod managed_fields_opt_out;
+mod manifests;
 mod mutating_policies;
 mod openapi;
 mod recordings;

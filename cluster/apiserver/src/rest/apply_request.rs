@@ -272,7 +272,8 @@ fn parse(
     let invalid_yaml =
         |why: &dyn std::fmt::Display| Status::bad_request(format!("error decoding YAML: {why}"));
     let text = std::str::from_utf8(body).map_err(|error| invalid_yaml(&error))?;
-    let (config, duplicates) = yaml::parse(text).map_err(|error| invalid_yaml(&error))?;
+    let (config, duplicates) =
+        yaml::parse(text).map_err(|why| invalid_yaml(&format!("{}{why}", yaml::CONVERTING)))?;
     let api_version = config["apiVersion"].as_str().unwrap_or_default();
     let kind = config["kind"].as_str().unwrap_or_default();
     if kind != wanted_kind || api_version != wanted_version {

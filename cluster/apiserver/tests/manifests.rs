@@ -1,0 +1,96 @@
+//! Requests of published manifests, in their smallest form. Each answer is that of kube-apiserver
+//! 1.36.2.
+
+use serde_json::{Value, json};
+use steersman_devcluster::DevCluster;
+
+use crate::support::{Answer, ask, clock};
+
+const APPLY: &str = "application/apply-patch+yaml";
+const JSON: &str = "application/json";
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+const PODS: &str = "/api/v1/namespaces/default/pods";
+const DRY: &str = "?dryRun=All&fieldManager=t";
+
+fn cluster() -> DevCluster {
+    DevCluster::with_managed_fields(clock())
+}
+
+/// A dry run of a creation.
+async fn create(cluster: &DevCluster, path: &str, object: &Value) -> Answer {
+    let body = object.to_string();
+    let path = format!("{path}{DRY}");
+    ask(&cluster.client(), "POST", &path, JSON, body.as_bytes()).await
+}
+
+/// A dry run of a forced apply of a YAML text.
+async fn apply(cluster: &DevCluster, path: &str, yaml: &str) -> Answer {
+    let path = format!("{path}{DRY}&force=true");
+    ask(&cluster.client(), "PATCH", &path, APPLY, yaml.as_bytes()).await
+}
+
+fn message(answer: &Answer) -> (u16, &str) {
+    (
+        answer.code,
+        answer.body["message"].as_str().unwrap_or_default(),
+    )
+}
+
+/// A pod with this container and this volume.
+fn pod(container: &Value, volume: &Value) -> Value {
+    let mut pod = json!({
+        "metadata": {"name": "m"},
+        "spec": {
+            "containers": [{"name": "a", "image": "a"}],
+            "volumes": [{"name": "v"}],
+        },
+    });
+    merge(&mut pod["spec"]["containers"][0], container);
+    merge(&mut pod["spec"]["volumes"][0], volume);
+    pod
+}
+
+fn merge(object: &mut Value, more: &Value) {
+    let more = more.as_object().unwrap().clone();
+    object.as_object_mut().unwrap().extend(more);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_apply_reads_yaml_as_go_does() {
+    let cluster = cluster();
+    let maps = [
+        ("data:\n  a: 'one\n  two'\n", json!({"a": "one two"})),
+        ("data:\n    a: 'one\n  two'\n", json!({"a": "one two"})),
+        ("data:\n  a: |\n    one", json!({"a": "one"})),
+        ("data: {yes: a, 0x10: c}", json!({"true": "a", "16": "c"})),
+        ("data: {a: y, <<: {a: x}}", json!({"a": "x"})),
+        ("data: {a: b}\n---\nfoo: [", json!({"a": "b"})),
+    ];
+    let map =
+        |data: &str| format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: m}}\n{data}");
+    for (yaml, data) in maps {
+        let applied = apply(&cluster, &format!("{MAPS}/m"), &map(yaml)).await;
+        assert_eq!(applied.code, 201, "{yaml}: {}", applied.body);
+        assert_eq!(applied.body["data"], data, "{yaml}");
+    }
+    let refusals = [
+        ("data: {a: .inf}", "json: unsupported value: +Inf"),
+        ("data: &a [*a]", "yaml: anchor 'a' value contains itself"),
+        (
+            "data: {a: !!int x}",
+            "yaml: cannot decode !!str `x` as a !!int",
+        ),
+    ];
+    for (yaml, why) in refusals {
+        let applied = apply(&cluster, &format!("{MAPS}/m"), &map(yaml)).await;
+        let expected = format!("error decoding YAML: error converting YAML to JSON: {why}");
+        assert_eq!(message(&applied), (400, &*expected), "{yaml}");
+    }
+    let modes = "apiVersion: v1\nkind: Pod\nmetadata: {name: m}\nspec:\n  containers: [{name: a, image: a}]\n  \
+                 volumes: [{name: v, configMap: {name: c, defaultMode: 0644}}]\n  terminationGracePeriodSeconds: 1e3\n";
+    let applied = apply(&cluster, &format!("{PODS}/m"), modes).await;
+    let spec = &applied.body["spec"];
+    assert_eq!(spec["volumes"][0]["configMap"]["defaultMode"], 420);
+    assert_eq!(spec["terminationGracePeriodSeconds"], 1000);
+}
+

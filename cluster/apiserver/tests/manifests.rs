@@ -94,3 +94,44 @@ async fn an_apply_reads_yaml_as_go_does() {
     assert_eq!(spec["terminationGracePeriodSeconds"], 1000);
 }
 
+#[tokio::test(start_paused = true)]
+async fn volumes_have_the_defaults_of_their_sources() {
+    let azure = json!({"cachingMode": "ReadWrite", "diskName": "d", "diskURI": "https://a.blob.core.windows.net/v/d",
+        "fsType": "ext4", "kind": "Shared", "readOnly": false});
+    let rbd = json!({"monitors": ["a"], "image": "i", "keyring": "/etc/ceph/keyring", "pool": "rbd", "user": "admin"});
+    let scale_io = json!({"gateway": "g", "system": "s", "secretRef": {"name": "s"}, "volumeName": "v",
+        "storageMode": "ThinProvisioned", "fsType": "xfs"});
+    let iscsi = json!({"targetPortal": "a:1", "iqn": "iqn.2001-04.com.example:d", "lun": 0, "iscsiInterface": "default"});
+    let sources = [
+        (
+            "azureDisk",
+            json!({"diskName": "d", "diskURI": "https://a.blob.core.windows.net/v/d"}),
+            azure,
+        ),
+        ("rbd", json!({"monitors": ["a"], "image": "i"}), rbd),
+        (
+            "scaleIO",
+            json!({"gateway": "g", "system": "s", "secretRef": {"name": "s"}, "volumeName": "v"}),
+            scale_io,
+        ),
+        (
+            "iscsi",
+            json!({"targetPortal": "a:1", "iqn": "iqn.2001-04.com.example:d", "lun": 0}),
+            iscsi,
+        ),
+    ];
+    let cluster = cluster();
+    for (name, given, expected) in sources {
+        let made = create(&cluster, PODS, &pod(&json!({}), &json!({name: given}))).await;
+        assert_eq!(
+            made.body["spec"]["volumes"][0][name], expected,
+            "{}",
+            made.body
+        );
+        let mut volume = json!({"metadata": {"name": "m"}, "spec": {"capacity": {"storage": "1"}, "accessModes": ["ReadWriteOnce"]}});
+        volume["spec"][name] = given;
+        let made = create(&cluster, "/api/v1/persistentvolumes", &volume).await;
+        assert_eq!(made.body["spec"][name], expected, "{}", made.body);
+    }
+}
+

@@ -3,6 +3,9 @@
 
 use std::ops::Range;
 
+use base64::Engine;
+use base64::alphabet;
+use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STANDARD};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde_json::{Map, Value};
@@ -13,6 +16,12 @@ use super::{Field, Struct, Type};
 
 pub(crate) use super::prune::prune_metadata;
 pub use super::prune::prune_unknown;
+
+/// Reads base64 as Go does, which ignores what follows the last byte.
+const ANY_LAST_BITS: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::STANDARD,
+    GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true),
+);
 
 /// The same as [`normalize`] for the metadata of any object.
 pub(crate) fn normalize_metadata(metadata: &mut Value) {
@@ -195,6 +204,7 @@ impl<C: Fn(&Struct, &mut Map<String, Value>)> Normal<C> {
                     *value = Value::String(quantity);
                 }
             }
+            (Type::Bytes, Value::String(text)) => rewrite_base64(text),
             (Type::Time, Value::String(text)) => {
                 rewrite_time(text, "%Y-%m-%dT%H:%M:%SZ", "2006-01-02T15:04:05Z");
             }
@@ -234,6 +244,21 @@ pub(super) fn is_empty(field: &Field, value: &Value) -> bool {
         Value::Array(items) => items.is_empty() && field.ty != Type::Any,
         Value::Object(entries) => entries.is_empty() && matches!(field.ty, Type::Map(_)),
         _ => false,
+    }
+}
+
+/// Go decodes and encodes bytes. This drops line breaks, and the bits of the last digit behind the last
+/// byte.
+fn rewrite_base64(text: &mut String) {
+    if text.contains(['\r', '\n']) {
+        text.retain(|digit| !matches!(digit, '\r' | '\n'));
+    }
+    let last = text.len().saturating_sub(4);
+    if text.ends_with('=')
+        && let Some(group) = text.get(last..)
+        && let Ok(bytes) = ANY_LAST_BITS.decode(group)
+    {
+        text.replace_range(last.., &STANDARD.encode(bytes));
     }
 }
 
@@ -321,6 +346,15 @@ mod tests {
             got["spec"]["containers"][0]["resources"]["limits"]["cpu"],
             "1500m"
         );
+    }
+
+    #[test]
+    fn bytes_are_encoded_again() {
+        let data = json!({"a": "YWJj\nZGVm\r\n", "b": "YR==", "c": "YWJj", "d": "Y\nQ=\n=", "e": "wrong="});
+        let got = normalized("Secret", json!({"data": data}));
+        let expected =
+            json!({"a": "YWJjZGVm", "b": "YQ==", "c": "YWJj", "d": "YQ==", "e": "wrong="});
+        assert_eq!(got["data"], expected);
     }
 
     #[test]

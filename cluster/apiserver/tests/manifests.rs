@@ -135,3 +135,82 @@ async fn volumes_have_the_defaults_of_their_sources() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn names_without_a_key_in_the_storage_are_refused() {
+    let cluster = cluster();
+    let client = cluster.client();
+    let map =
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m"}}).to_string();
+    let other = map.replace("\"m\"", "\"a%b\"");
+    let namespace = "Internal error occurred: invalid resource name \"a%b\": [may not contain '%']";
+    let name = "Name parameter invalid: \"a%b\": may not contain '%'";
+    let missing = "configmaps \"x\" not found";
+    let mismatch = "the name of the object (m) does not match the name on the URL (a%b)";
+    let cases = [
+        (
+            "POST",
+            "/api/v1/namespaces/a%25b/configmaps",
+            &*map,
+            (500, namespace),
+        ),
+        (
+            "PATCH",
+            "/api/v1/namespaces/a%25b/configmaps/m",
+            &*map,
+            (500, namespace),
+        ),
+        (
+            "GET",
+            "/api/v1/namespaces/a%25b/configmaps/x",
+            "",
+            (404, missing),
+        ),
+        ("GET", "/api/v1/namespaces/a%25b", "", (400, name)),
+        (
+            "DELETE",
+            "/api/v1/namespaces/default/configmaps/a%25b",
+            "",
+            (400, name),
+        ),
+        (
+            "PATCH",
+            "/api/v1/namespaces/default/configmaps/a%25b",
+            &*map,
+            (400, name),
+        ),
+        (
+            "PUT",
+            "/api/v1/namespaces/default/configmaps/a%25b",
+            &*map,
+            (400, mismatch),
+        ),
+        (
+            "PUT",
+            "/api/v1/namespaces/default/configmaps/a%25b",
+            &*other,
+            (400, name),
+        ),
+        (
+            "GET",
+            "/api/v1/namespaces/default/configmaps/a%2Fb",
+            "",
+            (404, "the server could not find the requested resource"),
+        ),
+        (
+            "GET",
+            "/api/v1/namespaces/default/configmaps/%2E%2E",
+            "",
+            (400, "Name parameter invalid: \"..\": may not be '..'"),
+        ),
+    ];
+    for (method, path, body, expected) in cases {
+        let content_type = match method {
+            "PATCH" => APPLY,
+            _ => JSON,
+        };
+        let path = format!("{path}{DRY}");
+        let answer = ask(&client, method, &path, content_type, body.as_bytes()).await;
+        assert_eq!(message(&answer), expected, "{method} {path}");
+    }
+}
+

@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::amounts;
 use crate::Server;
+use crate::apimachinery;
 use crate::store::Object;
 
 const OTHER_OVERHEAD: &str =
@@ -32,23 +33,10 @@ impl Server {
 
 /// Why no request can name the class of the pod. Upstream's client does not send it.
 pub(super) fn unusable_name(pod: &Value) -> Option<String> {
-    let name = pod["spec"]["runtimeClassName"].as_str()?;
-    let why = match name {
-        "" => return Some("resource name may not be empty".to_owned()),
-        "." | ".." => format!("may not be '{name}'"),
-        _ => {
-            let letters = ["/", "%"].into_iter();
-            let found = letters.filter(|letter| name.contains(letter));
-            let why: Vec<_> = found
-                .map(|letter| format!("may not contain '{letter}'"))
-                .collect();
-            if why.is_empty() {
-                return None;
-            }
-            why.join(" ")
-        }
-    };
-    Some(format!("invalid resource name {name:?}: [{why}]"))
+    match pod["spec"]["runtimeClassName"].as_str()? {
+        "" => Some("resource name may not be empty".to_owned()),
+        name => apimachinery::unusable_in_path(name),
+    }
 }
 
 /// Gives a new pod the overhead, node selector and tolerations of its class.

@@ -20,6 +20,14 @@ pub(crate) use steersman_values::validation::{formats, string_formats};
 
 use errors::Errors;
 
+/// Why upstream's client sends no request with this name in its path.
+///
+/// Upstream: `IsValidPathSegmentName` in `Request.Name` of `k8s.io/client-go/rest`.
+pub(crate) fn unusable_in_path(name: &str) -> Option<String> {
+    let why = formats::path_segment(name);
+    (!why.is_empty()).then(|| format!("invalid resource name {name:?}: [{}]", why.join(" ")))
+}
+
 /// Errors in the metadata of a new object of a custom kind.
 pub(crate) fn metadata(object: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();

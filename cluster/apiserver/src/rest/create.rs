@@ -15,6 +15,7 @@ use super::devices::date_taints;
 use super::managers::Tracking;
 use super::{Answer, Call, Server, certificates, decode, managers, metadata, owners};
 use crate::admission::{Operation, Request};
+use crate::apimachinery;
 use crate::route::Target;
 use crate::status::Status;
 use crate::store::{Change, Object, Raced};
@@ -170,10 +171,11 @@ impl Server {
             .find("", "v1", "namespaces")
             .expect("namespaces are built in");
         match namespaces.store.get(&target.namespace) {
-            None => Err(Status::not_found(
-                namespaces.resource.named(),
-                &target.namespace,
-            )),
+            // Upstream asks for a missing namespace with a request of its own.
+            None => Err(match apimachinery::unusable_in_path(&target.namespace) {
+                Some(why) => Status::internal(why),
+                None => Status::not_found(namespaces.resource.named(), &target.namespace),
+            }),
             Some(namespace) if namespace.deleting => Err(Status::namespace_terminating(
                 target.resource().named(),
                 name,

@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 
 use crate::Server;
 use crate::admission::Origin;
+use crate::apimachinery::formats;
 use crate::auth::{Attributes, ResourceRequest, User};
 use crate::containers::Page;
 use crate::faults::Seen;
@@ -249,6 +250,13 @@ impl Server {
         if resource.is("PodMetrics") || resource.is("NodeMetrics") {
             return self.resource_metrics(verb, call);
         }
+        // Upstream splits the decoded path.
+        if call.target.name.contains('/') || call.target.namespace.contains('/') {
+            return Err(Status::no_such_resource());
+        }
+        if !matches!(verb, Verb::Update) {
+            usable(&call.target.name)?;
+        }
         // Writes have boxes of their own, because reads and watches need less room.
         match verb {
             Verb::Get => self.get(call).await,
@@ -314,6 +322,18 @@ impl Server {
             response.headers_mut().append(WARNING, warning);
         }
         response
+    }
+}
+
+/// 400 for a name that no key of the storage can have. Upstream: `NamespaceKeyFunc` and
+/// `NoNamespaceKeyFunc` of `apiserver/pkg/registry/generic/registry`.
+fn usable(name: &str) -> Result<(), Status> {
+    match &formats::path_segment(name)[..] {
+        [] => Ok(()),
+        why => Err(Status::bad_request(format!(
+            "Name parameter invalid: {name:?}: {}",
+            why.join(";")
+        ))),
     }
 }
 

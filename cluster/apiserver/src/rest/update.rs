@@ -18,7 +18,7 @@ use super::devices::date_taints;
 use super::managers::{self, Tracking};
 use super::patching::Patch;
 use super::query::invalid_options;
-use super::{Answer, Call, Server, certificates, decode, metadata, owners};
+use super::{Answer, Call, Server, certificates, decode, metadata, owners, usable};
 use crate::admission::{Operation, Origin, Request};
 use crate::fielderror::{FieldError, Problem};
 use crate::kinds::Resource;
@@ -79,6 +79,7 @@ impl Server {
         call.origin.warn_early(&warnings);
         check_name(target, &object)?;
         place(target, &mut object)?;
+        usable(&target.name)?;
         warnings.extend(owners::dedup(&mut object, owners::SENT));
         if target.entry.store.get(&target.key()).is_none()
             && resource.create_on_update

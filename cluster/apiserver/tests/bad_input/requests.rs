@@ -90,7 +90,7 @@ async fn unknown_media_types_methods_and_paths() {
             "",
             "",
         )
-        .is(404, "NotFound", ""),
+        .is(400, "BadRequest", ""),
         case(
             "a name with a zero",
             ("GET", &format!("{MAPS}/a%00b")),

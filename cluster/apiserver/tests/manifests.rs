@@ -136,6 +136,21 @@ async fn volumes_have_the_defaults_of_their_sources() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_pod_keeps_the_class_of_its_author() {
+    let cluster = cluster();
+    let container = json!({"resources": {"limits": {"cpu": "1", "memory": "1Gi"}}});
+    let mut given = pod(&container, &json!({}));
+    let made = create(&cluster, PODS, &given).await;
+    assert_eq!(made.body["status"]["qosClass"], "Guaranteed");
+    given["status"] = json!({"qosClass": "Burstable", "phase": "Running"});
+    let made = create(&cluster, PODS, &given).await;
+    assert_eq!(
+        made.body["status"],
+        json!({"phase": "Pending", "qosClass": "Burstable"})
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn names_without_a_key_in_the_storage_are_refused() {
     let cluster = cluster();
     let client = cluster.client();

@@ -39,17 +39,13 @@ pub fn qos_class(spec: &Value) -> &'static str {
             amount(container, "requests", r).is_some() || amount(container, "limits", r).is_some()
         })
     };
-    // A missing request defaults to the limit.
+    // A missing request defaults to the limit, and a request of zero does not.
     let is_bound = |container: &Value| {
         resources.iter().all(|r| {
-            match (
-                amount(container, "limits", r),
-                amount(container, "requests", r),
-            ) {
-                (Some(limit), Some(request)) => limit == request,
-                (Some(_), None) => true,
-                (None, _) => false,
-            }
+            let requested = container.pointer(&format!("/resources/requests/{r}"));
+            amount(container, "limits", r).is_some_and(|limit| {
+                requested.is_none() || amount(container, "requests", r) == Some(limit)
+            })
         })
     };
     if !containers().any(has_amounts) {
@@ -91,6 +87,11 @@ mod tests {
                 "limits alone",
                 json!({"containers": [{"resources": {"limits": {"cpu": "1", "memory": "1"}}}]}),
                 "Guaranteed",
+            ),
+            (
+                "requests of zero",
+                json!({"containers": [{"resources": {"requests": {"cpu": "0"}, "limits": {"cpu": "1", "memory": "1"}}}]}),
+                "Burstable",
             ),
             (
                 "one resource alone",

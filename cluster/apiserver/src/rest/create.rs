@@ -16,6 +16,7 @@ use super::managers::Tracking;
 use super::{Answer, Call, Server, certificates, decode, managers, metadata, owners};
 use crate::admission::{Operation, Request};
 use crate::apimachinery;
+use crate::kinds::Resource;
 use crate::route::Target;
 use crate::status::Status;
 use crate::store::{Change, Object, Raced};
@@ -205,13 +206,7 @@ impl Server {
             self.random.identities.uid(),
             self.clock.now(),
         );
-        // Kubelets register nodes with their status, so it counts at creation.
-        if resource.has_status()
-            && !resource.is("Node")
-            && let Some(fields) = object.as_object_mut()
-        {
-            fields.remove("status");
-        }
+        let status = drop_status(resource, object);
         if resource.is("Namespace") {
             label_namespace(object);
         }
@@ -237,6 +232,9 @@ impl Server {
         self.mutate_by_cluster(&request, object, built_in).await?;
         place(target, object)?;
         resource.complete_new(object, incomplete);
+        if resource.is("Pod") {
+            keep_class(object, status.as_ref());
+        }
         if resource.is("CertificateSigningRequest") {
             certificates::set_requester(object, call.user);
         }
@@ -264,6 +262,24 @@ impl Server {
         }
         self.permit(target, object)?;
         Ok(reserved)
+    }
+}
+
+/// Removes a status that only the subresource can set, and returns it. Kubelets register nodes with
+/// their status, so it counts at creation.
+fn drop_status(resource: &Resource, object: &mut Value) -> Option<Value> {
+    if !resource.has_status() || resource.is("Node") {
+        return None;
+    }
+    object.as_object_mut()?.remove("status")
+}
+
+/// The quality of service class that the author of a pod gives stays.
+/// Upstream: `GetPodQOS` of `pkg/apis/core/v1/helper/qos`.
+fn keep_class(pod: &mut Value, sent: Option<&Value>) {
+    let class = sent.and_then(|status| status.get("qosClass"));
+    if let Some(class) = class.filter(|class| class.as_str().is_some_and(|text| !text.is_empty())) {
+        pod["status"]["qosClass"] = class.clone();
     }
 }
 

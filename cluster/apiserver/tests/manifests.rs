@@ -229,3 +229,53 @@ async fn names_without_a_key_in_the_storage_are_refused() {
     }
 }
 
+/// A definition with a deprecated version and better ones.
+fn definition() -> Value {
+    let status = json!({"type": "object", "properties": {"conditions": {"type": "array", "items": {"type": "object"}}}});
+    let schema = json!({"openAPIV3Schema": {"type": "object", "properties": {"status": status, "spec": {
+        "type": "object", "x-kubernetes-preserve-unknown-fields": true}}}});
+    let version = |name: &str, deprecated: bool| {
+        json!({"name": name, "served": true, "storage": name == "v1", "deprecated": deprecated,
+            "schema": schema, "subresources": {"status": {}}})
+    };
+    let versions = [
+        ("v1alpha1", true),
+        ("v1beta1", false),
+        ("v1", false),
+        ("v2", true),
+        ("other", false),
+    ];
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "widgets.example.com"},
+        "spec": {
+            "group": "example.com", "scope": "Namespaced",
+            "names": {"plural": "widgets", "singular": "widget", "kind": "Widget", "listKind": "WidgetList"},
+            "versions": versions.map(|(name, deprecated)| version(name, deprecated)),
+        },
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_warning_of_a_deprecated_version_names_the_best_one() {
+    let cluster = cluster();
+    cluster.create(definition()).await.unwrap();
+    let warnings = [
+        (
+            "v1alpha1",
+            vec!["example.com/v1alpha1 Widget is deprecated; use example.com/v1 Widget"],
+        ),
+        ("v1beta1", vec![]),
+        ("v2", vec!["example.com/v2 Widget is deprecated"]),
+    ];
+    for (version, expected) in warnings {
+        let widget = json!({"apiVersion": format!("example.com/{version}"), "kind": "Widget", "metadata": {"name": "m"}});
+        let path = format!("/apis/example.com/{version}/namespaces/default/widgets");
+        let made = create(&cluster, &path, &widget).await;
+        assert_eq!(
+            (made.code, made.warnings),
+            (201, expected.iter().map(ToString::to_string).collect())
+        );
+    }
+}
+

@@ -1,5 +1,5 @@
 //! Checks that built-in and custom kinds share: lists of errors, paths, formats of
-//! names and addresses, and metadata.
+//! names and addresses, metadata, and the order of versions.
 //!
 //! `validate` (built-in kinds) and `custom` both use this module, and `validate` checks
 //! CustomResourceDefinitions with `custom`. Without this module the two would need each other.
@@ -14,6 +14,7 @@ pub(crate) mod addresses;
 pub(crate) mod errors;
 pub(crate) mod meta;
 pub(crate) mod path;
+pub(crate) mod version;
 pub(crate) mod webhook_client;
 
 pub(crate) use steersman_values::validation::{formats, string_formats};

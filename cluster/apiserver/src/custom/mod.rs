@@ -13,7 +13,7 @@ use std::sync::{Arc, OnceLock};
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::apimachinery;
+use crate::apimachinery::{self, version};
 use crate::fielderror::{FieldError, Problem};
 
 mod columns;
@@ -80,6 +80,29 @@ impl Source {
     }
 }
 
+/// The warning of a deprecated version without a text of its own. It recommends the best of the served
+/// versions that are better.
+///
+/// Upstream: `defaultDeprecationWarning` of `apiextensions-apiserver/pkg/apiserver`.
+fn default_warning(spec: &Value, deprecated: &str) -> String {
+    let of = |version: &str| {
+        let kind = text(&spec["names"], "kind");
+        format!("{}/{version} {kind}", text(spec, "group"))
+    };
+    let versions = spec["versions"].as_array().into_iter().flatten();
+    let better = versions
+        .filter(|version| version["served"] == true && version["deprecated"] != true)
+        .map(|version| text(version, "name"))
+        .filter(|name| version::compare(name, deprecated).is_lt())
+        .min_by(|a, b| version::compare(a, b));
+    let advice = better.map(|name| format!("; use {}", of(name)));
+    format!(
+        "{} is deprecated{}",
+        of(deprecated),
+        advice.unwrap_or_default()
+    )
+}
+
 impl Custom {
     /// Parses `version`, an entry of `spec.versions` of a valid definition.
     pub(crate) fn parse(definition: &Value, version: &Value, storage: Option<Arc<Custom>>) -> Self {
@@ -90,13 +113,6 @@ impl Custom {
         let spec = &definition["spec"];
         let deprecated = version["deprecated"] == true;
         let own_warning = version["deprecationWarning"].as_str().map(str::to_owned);
-        let default_warning = || {
-            format!(
-                "{}/{name} {} is deprecated",
-                text(spec, "group"),
-                text(&spec["names"], "kind")
-            )
-        };
         Self {
             source: Source::of(definition),
             version: name.to_owned(),
@@ -111,7 +127,8 @@ impl Custom {
             has_status: version["subresources"]["status"].is_object(),
             scale: Scale::parse(&version["subresources"]["scale"]),
             columns: Column::of_version(version),
-            deprecation: deprecated.then(|| own_warning.unwrap_or_else(default_warning)),
+            deprecation: deprecated
+                .then(|| own_warning.unwrap_or_else(|| default_warning(spec, name))),
         }
     }
 

@@ -14,13 +14,13 @@ use parking_lot::{RwLock, RwLockWriteGuard};
 use steersman_releases::Release;
 use tokio_util::sync::CancellationToken;
 
+use crate::apimachinery::version;
 use crate::kinds::{self, Resource, Storage};
 use crate::store::{Frozen, Revisions, TypeStore};
 
 mod conversion;
 mod definition;
 mod rules;
-mod version;
 
 pub(crate) use definition::{rows, stored_row};
 

@@ -6,7 +6,7 @@
 use std::cmp::{Ordering, Reverse};
 
 /// Compares two versions; the smaller one is preferred by discovery.
-pub(super) fn compare(a: &str, b: &str) -> Ordering {
+pub(crate) fn compare(a: &str, b: &str) -> Ordering {
     match (parse(a), parse(b)) {
         (Some(a), Some(b)) => a.cmp(&b),
         (Some(_), None) => Ordering::Less,

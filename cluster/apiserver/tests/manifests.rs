@@ -95,6 +95,18 @@ async fn an_apply_reads_yaml_as_go_does() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_refused_apply_warns_of_equal_keys() {
+    let cluster = cluster();
+    let yaml = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: m, uid: x}\ndata: {a: b}\ndata: {a: c}\n";
+    let applied = apply(&cluster, &format!("{MAPS}/m"), yaml).await;
+    assert_eq!(applied.code, 409, "{}", applied.body);
+    assert_eq!(
+        applied.warnings,
+        ["line 5: key \"data\" already set in map"]
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn volumes_have_the_defaults_of_their_sources() {
     let azure = json!({"cachingMode": "ReadWrite", "diskName": "d", "diskURI": "https://a.blob.core.windows.net/v/d",
         "fsType": "ext4", "kind": "Shared", "readOnly": false});

@@ -76,6 +76,8 @@ impl Server {
                 let live = resource.converted(old.clone());
                 let merged = apply_to(&live, &applied).await.and_then(unique);
                 let mut object = completed(resource, &config, merged)?;
+                call.origin
+                    .warn_early(duplicates.as_deref().unwrap_or_default());
                 check_name(target, &object)?;
                 place(target, &mut object)?;
                 self.check_author(call.user, target, Some(&old), &object)?;
@@ -94,6 +96,11 @@ impl Server {
                 }
                 return Err(Status::not_found(resource.named(), &target.name));
             }
+            let merged = apply_to(&json!({"metadata": {}}), &applied).await;
+            let merged = merged.and_then(unique);
+            let object = completed(resource, &config, merged)?;
+            call.origin
+                .warn_early(duplicates.as_deref().unwrap_or_default());
             let uid = metadata::text(&config, "uid");
             if !uid.is_empty() {
                 let why = format!(
@@ -104,9 +111,6 @@ impl Server {
             if !metadata::text(&config, "resourceVersion").is_empty() {
                 return Err(Status::modified(resource.named(), &target.name));
             }
-            let merged = apply_to(&json!({"metadata": {}}), &applied).await;
-            let merged = merged.and_then(unique);
-            let object = completed(resource, &config, merged)?;
             check_name(target, &object)?;
             self.authorize_creation(call)?;
             self.check_author(call.user, target, None, &object)?;

@@ -163,6 +163,28 @@ async fn a_pod_keeps_the_class_of_its_author() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_dry_run_only_asks_for_the_range_of_an_address() {
+    let cluster = cluster();
+    let services = "/api/v1/namespaces/default/services";
+    let service = |address: &str| json!({"metadata": {"name": "m"}, "spec": {"clusterIP": address, "ports": [{"port": 80}]}});
+    for address in ["192.0.2.1", "10.96.0.0"] {
+        let refused = create(&cluster, services, &service(address)).await;
+        let expected = format!(
+            "Service \"m\" is invalid: spec.clusterIPs: Invalid value: [\"{address}\"]: failed to allocate IP {address}: \
+             the provided IP ({address}) is not in the valid range. The range of valid IPs is 10.96.0.0/16"
+        );
+        assert_eq!(message(&refused), (422, &*expected));
+    }
+    let taken = service("10.96.0.9").to_string();
+    let made = ask(&cluster.client(), "POST", services, JSON, taken.as_bytes()).await;
+    assert_eq!(made.code, 201, "{}", made.body);
+    let mut second = service("10.96.0.9");
+    second["metadata"]["name"] = json!("other");
+    let made = create(&cluster, services, &second).await;
+    assert_eq!(made.code, 201, "{}", made.body);
+}
+
+#[tokio::test(start_paused = true)]
 async fn names_without_a_key_in_the_storage_are_refused() {
     let cluster = cluster();
     let client = cluster.client();

@@ -197,6 +197,10 @@ impl Reservation<'_> {
     /// Reserves this address.
     pub(super) fn address(&mut self, address: Ipv4Addr) -> Result<(), Unavailable> {
         let mut pools = self.of.lock();
+        if self.guess.is_some() {
+            let is_in_range = pools.addresses.range.contains(&u32::from(address));
+            return is_in_range.then_some(()).ok_or(Unavailable::OutOfRange);
+        }
         if !pools.network.contains(&u32::from(address)) {
             return Err(Unavailable::Elsewhere);
         }
@@ -370,6 +374,16 @@ mod tests {
             (tried.next_address(), tried.next_port(), tried.next_port()),
             (Ok(Ipv4Addr::from(DEFAULT_NETWORK)), Ok(32_769), Ok(32_770))
         );
+        let held = Holdings {
+            addresses: vec![Ipv4Addr::from(DEFAULT_NETWORK + 1)],
+            ports: Vec::new(),
+        };
+        addresses.change(&Holdings::default(), &held);
+        assert_eq!(tried.address(held.addresses[0]), Ok(()));
+        for outside in [DEFAULT_NETWORK, DEFAULT_NETWORK - 1] {
+            let outside = Ipv4Addr::from(outside);
+            assert_eq!(tried.address(outside), Err(Unavailable::OutOfRange));
+        }
         drop(tried);
         let first = (Ok(Ipv4Addr::from(DEFAULT_NETWORK + 2)), Ok(*PORTS.start()));
         let mut reservation = addresses.reserve(false);

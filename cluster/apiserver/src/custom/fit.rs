@@ -72,6 +72,11 @@ impl Check<'_> {
         named.strip_prefix('.').unwrap_or(named)
     }
 
+    /// Adds an error that names its path in the text alone.
+    fn add_unplaced(&mut self, why: String) {
+        self.add(self.start, Problem::Invalid(Value::from(""), why));
+    }
+
     fn invalid(&mut self, path: &str, value: &Value, why: &str) {
         self.add(
             path,
@@ -129,6 +134,14 @@ impl Check<'_> {
                 .any(|kind| kind == found || (kind == "number" && found == "integer"))
             || (value.is_null() && schema.nullable);
         if !fits {
+            // With a format, the text names formats.
+            let (expected, found) = match value {
+                Value::Number(number) if !schema.format.is_empty() => {
+                    let own = if number.is_f64() { "float64" } else { "int64" };
+                    (schema.format.as_str(), own)
+                }
+                _ => (expected, found),
+            };
             let named = self.named(path);
             let why = format!("{named} in body must be of type {expected}: \"{found}\"");
             self.add(path, Problem::TypeInvalid(Value::from(found), why));
@@ -154,6 +167,15 @@ impl Check<'_> {
     }
 
     fn number(&mut self, schema: &Schema, value: &Value, number: &Number, path: &str) {
+        if !is_in_range(number, &schema.kind, &schema.format) {
+            let format = match &*schema.format {
+                "" => "(default format)".to_owned(),
+                format => format!("with format {format}"),
+            };
+            let kind = &schema.kind;
+            let why = format!("Checked value must be of type {kind} {format} in {path}");
+            self.add_unplaced(why);
+        }
         let exceeds = |limit: &Option<Number>, beyond: &dyn Fn(f64, f64) -> bool| {
             limit
                 .as_ref()
@@ -277,16 +299,12 @@ impl Check<'_> {
             .value(schema, value, None, path);
             errors
         };
-        let combined = |why: String| FieldError {
-            field: start.to_owned(),
-            problem: Problem::Invalid(Value::from(""), why),
-        };
         if !schema.any_of.is_empty() {
             let failures: Vec<_> = schema.any_of.iter().map(errors_of).collect();
             if failures.iter().all(|errors| !errors.is_empty()) {
-                self.errors.push(combined(format!(
+                self.add_unplaced(format!(
                     "\"{path}\" must validate at least one schema (anyOf)"
-                )));
+                ));
                 self.errors
                     .extend(failures.into_iter().next().unwrap_or_default());
             }
@@ -300,9 +318,9 @@ impl Check<'_> {
                 } else {
                     format!("Found {valid} valid alternatives")
                 };
-                self.errors.push(combined(format!(
+                self.add_unplaced(format!(
                     "\"{path}\" must validate one and only one schema (oneOf). {found}"
-                )));
+                ));
                 if valid == 0 {
                     self.errors
                         .extend(failures.into_iter().next().unwrap_or_default());
@@ -315,17 +333,15 @@ impl Check<'_> {
             self.errors.extend(failures.into_iter().flatten());
             if valid != schema.all_of.len() {
                 let none = if valid == 0 { ". None validated" } else { "" };
-                self.errors.push(combined(format!(
+                self.add_unplaced(format!(
                     "\"{path}\" must validate all the schemas (allOf){none}"
-                )));
+                ));
             }
         }
         if let Some(not) = &schema.not
             && errors_of(not).is_empty()
         {
-            self.errors.push(combined(format!(
-                "\"{path}\" must not validate the schema (not)"
-            )));
+            self.add_unplaced(format!("\"{path}\" must not validate the schema (not)"));
         }
     }
 }
@@ -337,7 +353,7 @@ fn type_of(value: &Value) -> &'static str {
         Value::Null => "null",
         Value::Bool(_) => "boolean",
         Value::Number(number)
-            if number.is_f64() && number.as_f64().is_some_and(|number| number.fract() != 0.0) =>
+            if number.is_f64() && number.as_f64().is_some_and(|number| !is_whole(number)) =>
         {
             "number"
         }
@@ -345,6 +361,29 @@ fn type_of(value: &Value) -> &'static str {
         Value::String(_) => "string",
         Value::Array(_) => "array",
         Value::Object(_) => "object",
+    }
+}
+
+/// Whether JSON has the number as an integer. Upstream: `IsFloat64AJSONInteger` of `go-openapi/swag`.
+fn is_whole(number: f64) -> bool {
+    const LARGEST: f64 = 9_007_199_254_740_991.0;
+    number.fract() == 0.0 && number.abs() <= LARGEST
+}
+
+/// Whether a number of this type and format has a place for the value.
+/// Upstream: `IsValueValidAgainstRange`.
+fn is_in_range(number: &Number, kind: &str, format: &str) -> bool {
+    let text = match number.as_f64() {
+        Some(float) if number.is_f64() => float.to_string(),
+        _ => number.to_string(),
+    };
+    match (kind, format) {
+        ("integer", "int32") => text.parse::<i32>().is_ok(),
+        ("integer", "uint32") => text.parse::<u32>().is_ok(),
+        ("integer", "uint64") => text.parse::<u64>().is_ok(),
+        ("integer", _) => text.parse::<i64>().is_ok(),
+        (_, "float" | "float32") => text.parse::<f32>().is_ok_and(f32::is_finite),
+        _ => true,
     }
 }
 
@@ -472,11 +511,6 @@ mod tests {
         // (schema, value of a, error)
         let cases = [
             (
-                spec(json!({"type": "integer"})),
-                json!(1.5),
-                "a: Invalid value: \"number\": a in body must be of type integer: \"number\"",
-            ),
-            (
                 spec(json!({"type": "object"})),
                 json!([]),
                 "a: Invalid value: \"array\": a in body must be of type object: \"array\"",
@@ -559,6 +593,45 @@ mod tests {
             ),
             [""; 0]
         );
+    }
+
+    #[test]
+    fn numbers_have_a_range_beside_their_type() {
+        let alternatives = json!({"x-kubernetes-int-or-string": true, "anyOf": [{"type": "integer"}, {"type": "string"}]});
+        let range = "<nil>: Invalid value: \"\": Checked value must be of type integer (default format) in a";
+        let number = "a: Invalid value: \"number\": a in body must be of type integer: \"number\"";
+        let int32 = "<nil>: Invalid value: \"\": Checked value must be of type integer with format int32 in a";
+        let cases = [
+            (json!({"type": "integer"}), json!(0.1), vec![number, range]),
+            (json!({"type": "integer"}), json!(1e30), vec![number, range]),
+            (json!({"type": "integer"}), json!(2.0), vec![]),
+            (
+                json!({"type": "integer", "format": "int32"}),
+                json!(0.1),
+                vec![
+                    "a: Invalid value: \"float64\": a in body must be of type int32: \"float64\"",
+                    int32,
+                ],
+            ),
+            (
+                json!({"type": "integer", "format": "int32"}),
+                json!(99_999_999_999_u64),
+                vec![int32],
+            ),
+            (
+                alternatives,
+                json!(0.1),
+                vec![
+                    "a: Invalid value: \"number\": a in body must be of type integer,string: \"number\"",
+                    "<nil>: Invalid value: \"\": \"a\" must validate at least one schema (anyOf)",
+                    number,
+                    range,
+                ],
+            ),
+        ];
+        for (schema, value, errors) in cases {
+            assert_eq!(errors_of(spec(schema), json!({"a": value})), errors);
+        }
     }
 
     #[test]

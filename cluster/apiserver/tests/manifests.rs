@@ -263,6 +263,25 @@ async fn names_without_a_key_in_the_storage_are_refused() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn roles_of_a_new_cluster_have_managers() {
+    let cluster = cluster();
+    let path = "/apis/rbac.authorization.k8s.io/v1/clusterroles/admin";
+    let role = ask(&cluster.client(), "GET", path, "", b"").await.body;
+    assert_eq!(role["rules"], Value::Null);
+    let entries = role["metadata"]["managedFields"].as_array().unwrap();
+    assert_eq!(entries.len(), 1);
+    assert_eq!(entries[0]["manager"], "kube-apiserver");
+    let fields = json!({
+        "f:aggregationRule": {".": {}, "f:clusterRoleSelectors": {}},
+        "f:metadata": {
+            "f:annotations": {".": {}, "f:rbac.authorization.kubernetes.io/autoupdate": {}},
+            "f:labels": {".": {}, "f:kubernetes.io/bootstrapping": {}},
+        },
+    });
+    assert_eq!(entries[0]["fieldsV1"], fields);
+}
+
 /// A definition with a deprecated version and better ones.
 fn definition() -> Value {
     let status = json!({"type": "object", "properties": {"conditions": {"type": "array", "items": {"type": "object"}}}});

@@ -70,6 +70,7 @@ fn head(line: &str) -> Value {
                         Map::from_iter([(format!("{AGGREGATE}{into}"), Value::from("true"))]);
                     object["aggregationRule"] =
                         json!({"clusterRoleSelectors": [{"matchLabels": label}]});
+                    object["rules"] = Value::Null;
                 }
                 Some(("into", into)) => {
                     object["metadata"]["labels"][format!("{AGGREGATE}{into}")] = Value::from("true")

@@ -23,25 +23,30 @@ const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kub
 impl Server {
     pub(crate) fn create_system_objects(&self) {
         for name in NAMESPACES {
-            self.create_system_object(json!({
+            let mut namespace = json!({
                 "kind": "Namespace",
                 "apiVersion": "v1",
                 "metadata": {"name": name, "labels": {"kubernetes.io/metadata.name": name}},
-                "spec": {"finalizers": ["kubernetes"]},
-                "status": {"phase": "Active"},
-            }));
+            });
+            self.sign(&mut namespace);
+            // What the server adds at creation has no manager.
+            namespace["spec"] = json!({"finalizers": ["kubernetes"]});
+            namespace["status"] = json!({"phase": "Active"});
+            self.create_system_object(namespace);
         }
-        system_classes().for_each(|object| self.create_system_object(object));
-        auth::bootstrap_objects()
-            .into_iter()
-            .for_each(|object| self.create_system_object(object));
+        for mut object in system_classes().chain(auth::bootstrap_objects()) {
+            self.sign(&mut object);
+            self.create_system_object(object);
+        }
         self.create_api_services();
     }
 
     /// Publishes the address of the server, its certificate authorities, and since when it records
     /// uses of token Secrets. Existing objects stay unchanged.
     pub(crate) fn publish(&self, address: SocketAddr) {
-        self.create_system_object(self.trust());
+        let mut trust = self.trust();
+        self.sign(&mut trust);
+        self.create_system_object(trust);
         self.create_token_tracking();
         for object in self.service(address) {
             self.create_system_object(object);

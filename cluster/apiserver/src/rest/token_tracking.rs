@@ -18,12 +18,14 @@ const FORMAT: &str = "%Y-%m-%d";
 impl Server {
     /// Creates the ConfigMap, unless it exists.
     pub(super) fn create_token_tracking(&self) {
-        self.create_system_object(json!({
+        let mut map = json!({
             "kind": "ConfigMap",
             "apiVersion": "v1",
             "metadata": {"name": NAME, "namespace": NAMESPACE},
             "data": {"since": self.today()},
-        }));
+        });
+        self.sign(&mut map);
+        self.create_system_object(map);
     }
 
     /// Restores the ConfigMap after a commit that deleted it or damaged its date.

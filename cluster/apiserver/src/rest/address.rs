@@ -109,6 +109,11 @@ impl Addresses {
         Ok(())
     }
 
+    /// The service CIDR.
+    pub(super) fn range(&self) -> Cidr {
+        self.lock().cidr
+    }
+
     /// The address of the Service `default/kubernetes`, which is the first one.
     pub(super) fn first(&self) -> Ipv4Addr {
         Ipv4Addr::from(*self.lock().addresses.range.start())
@@ -179,7 +184,7 @@ pub(super) struct Reservation<'a> {
 impl Reservation<'_> {
     /// The service CIDR.
     pub(super) fn range(&self) -> Cidr {
-        self.of.lock().cidr
+        self.of.range()
     }
 
     /// Reserves the next free address.
@@ -194,7 +199,8 @@ impl Reservation<'_> {
         Ok(address)
     }
 
-    /// Reserves this address.
+    /// Reserves this address. A dry run only asks for the range, so it takes held addresses, too.
+    /// Upstream: `allocateService` of `pkg/registry/core/service/ipallocator`.
     pub(super) fn address(&mut self, address: Ipv4Addr) -> Result<(), Unavailable> {
         let mut pools = self.of.lock();
         if self.guess.is_some() {

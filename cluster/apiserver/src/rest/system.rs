@@ -51,6 +51,42 @@ impl Server {
         for object in self.service(address) {
             self.create_system_object(object);
         }
+        let range = self.service_range();
+        self.create_system_object(range);
+    }
+
+    /// The ServiceCIDR of the addresses of Services.
+    /// Upstream: `pkg/controlplane/controller/defaultservicecidr`.
+    fn service_range(&self) -> Value {
+        let mut range = json!({
+            "kind": "ServiceCIDR",
+            "apiVersion": "networking.k8s.io/v1",
+            "metadata": {"name": "kubernetes"},
+            "spec": {"cidrs": [self.addresses.range().to_string()]},
+        });
+        self.sign(&mut range);
+        let time = self.time();
+        range["status"] = json!({"conditions": [{
+            "type": "Ready",
+            "status": "True",
+            "lastTransitionTime": time,
+            "reason": "",
+            "message": "Kubernetes default Service CIDR is ready",
+        }]});
+        if let Some(entries) = range["metadata"]["managedFields"].as_array_mut() {
+            let condition = json!({".": {}, "f:lastTransitionTime": {}, "f:message": {}, "f:status": {}, "f:type": {}});
+            let applied = json!({
+                "manager": "kubernetes-service-cidr-controller",
+                "operation": "Apply",
+                "apiVersion": "networking.k8s.io/v1",
+                "time": time,
+                "fieldsType": "FieldsV1",
+                "fieldsV1": {"f:status": {"f:conditions": {"k:{\"type\":\"Ready\"}": condition}}},
+                "subresource": "status",
+            });
+            entries.insert(0, applied);
+        }
+        range
     }
 
     /// The Service `kubernetes`, its Endpoints and its EndpointSlice.

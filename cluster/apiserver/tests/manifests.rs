@@ -264,6 +264,23 @@ async fn names_without_a_key_in_the_storage_are_refused() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn annotations_of_an_autoscaler_belong_to_its_author() {
+    let cluster = cluster();
+    let conditions = "[{\"type\":\"AbleToScale\",\"status\":\"True\"}]";
+    let scaler = json!({
+        "metadata": {"name": "m", "annotations": {"autoscaling.alpha.kubernetes.io/conditions": conditions}},
+        "spec": {"maxReplicas": 2, "scaleTargetRef": {"kind": "Deployment", "name": "m", "apiVersion": "apps/v1"}},
+    });
+    let path = "/apis/autoscaling/v1/namespaces/default/horizontalpodautoscalers";
+    let made = create(&cluster, path, &scaler).await;
+    let owned = &made.body["metadata"]["managedFields"][0]["fieldsV1"]["f:metadata"];
+    let expected =
+        json!({"f:annotations": {".": {}, "f:autoscaling.alpha.kubernetes.io/conditions": {}}});
+    assert_eq!(owned, &expected, "{}", made.body);
+    assert!(made.body["metadata"]["annotations"].is_null());
+}
+
+#[tokio::test(start_paused = true)]
 async fn roles_of_a_new_cluster_have_managers() {
     let cluster = cluster();
     let path = "/apis/rbac.authorization.k8s.io/v1/clusterroles/admin";
@@ -332,3 +349,22 @@ async fn the_warning_of_a_deprecated_version_names_the_best_one() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_malformed_status_costs_a_custom_object_its_managers() {
+    let cluster = cluster();
+    cluster.create(definition()).await.unwrap();
+    let path = "/apis/example.com/v1/namespaces/default/widgets";
+    let widget = |conditions: Value| {
+        json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "m"}, "spec": {"a": 1},
+            "status": {"conditions": conditions}})
+    };
+    let made = create(&cluster, path, &widget(json!([]))).await;
+    assert_eq!(
+        made.body["metadata"]["managedFields"][0]["manager"], "t",
+        "{}",
+        made.body
+    );
+    let made = create(&cluster, path, &widget(json!({}))).await;
+    assert_eq!(made.code, 201, "{}", made.body);
+    assert_eq!(made.body["metadata"]["managedFields"], Value::Null);
+}

@@ -217,7 +217,8 @@ impl Server {
             resource.drop_nulls(object);
         }
         let incomplete = resource.set_defaults_of_new(object);
-        self.manage_new(resource, object, given, tracking).await;
+        self.manage_sent(resource, object, status.as_ref(), (given, tracking))
+            .await;
         self.admit(target, name, object)?;
         let request = Request {
             operation: Operation::Create,

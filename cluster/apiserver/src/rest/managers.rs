@@ -7,7 +7,7 @@
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::query::invalid_options;
 use super::{Call, Server, metadata};
@@ -177,6 +177,29 @@ impl Server {
         set(object, managed_fields);
     }
 
+    /// The same for an object without the status that its author sent. Upstream drops it later.
+    pub(super) async fn manage_sent(
+        &self,
+        resource: &Resource,
+        object: &mut Value,
+        status: Option<&Value>,
+        (given, tracking): (Option<Value>, Tracking<'_>),
+    ) {
+        match status {
+            Some(status) if !fits(resource, status) => {
+                tracing::debug!("an object with a malformed status loses its managed fields");
+            }
+            // An older version shows parts of the status as annotations, which the author owns.
+            Some(status) if resource.is_converted() => {
+                let mut whole = object.clone();
+                whole["status"] = status.clone();
+                self.manage_new(resource, &mut whole, given, tracking).await;
+                set(object, take(&mut whole));
+            }
+            _ => self.manage_new(resource, object, given, tracking).await,
+        }
+    }
+
     /// Sets the entries of `new`, which replaces `old`. An update adds entries only to objects
     /// that have some.
     pub(super) async fn manage_change(
@@ -321,6 +344,13 @@ impl Server {
             .unwrap_or_default()
             .to_owned()
     }
+}
+
+/// Whether the fields of a status can have managers. The types of built-in kinds fit after decoding.
+fn fits(resource: &Resource, status: &Value) -> bool {
+    let object = json!({"status": status});
+    let declare = || managed_fields::declared(resource.release, resource.shape(&object), &object);
+    resource.custom.is_none() || declare().is_ok()
 }
 
 /// Whether entries in a body count. The metadata of a custom object loses an empty list.

@@ -97,6 +97,11 @@ fn to_v2(mut object: Value) -> Value {
             );
         }
     }
+    // Two annotations are parts of the status, which the object may lack.
+    let about_status = [CURRENT_METRICS, CONDITIONS].map(|name| values.contains_key(name));
+    if about_status.contains(&true) && !object["status"].is_object() {
+        object["status"] = json!({});
+    }
     if let Some(status) = object["status"].as_object_mut() {
         let utilization = status
             .remove("currentCPUUtilizationPercentage")

@@ -74,13 +74,18 @@ impl Checks {
         }
     }
 
+    /// Upstream visits the fields at random and ends with the first undeclared one, which is the last
+    /// error here. Upstream: `visitMapItems` of `structured-merge-diff/typed`.
     fn map(&mut self, map: Mapping<'_>, value: &Value, path: &str) {
+        let mut undeclared = None;
         for (key, value) in value.as_object().into_iter().flatten() {
-            let path = format!("{path}.{key}");
             match map.child(key).filter(|_| map.has(key, self.release)) {
-                Some(shape) => self.value(shape, value, &path),
-                None => self.error(&path, "field not declared in schema"),
+                Some(shape) => self.value(shape, value, &format!("{path}.{key}")),
+                None => undeclared = undeclared.or(Some(key)),
             }
+        }
+        if let Some(key) = undeclared {
+            self.error(&format!("{path}.{key}"), "field not declared in schema");
         }
     }
 

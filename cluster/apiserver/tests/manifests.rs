@@ -107,6 +107,21 @@ async fn a_refused_apply_warns_of_equal_keys() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_dry_run_of_an_apply_shows_the_link_of_its_configuration() {
+    let cluster = cluster();
+    let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m", "selfLink": "/a"}});
+    let applied = apply(&cluster, &format!("{MAPS}/m"), &map.to_string()).await;
+    assert_eq!(applied.body["metadata"]["selfLink"], "/a");
+    let created = create(&cluster, MAPS, &map).await;
+    assert_eq!(created.body["metadata"]["selfLink"], Value::Null);
+    let path = format!("{MAPS}/m?fieldManager=t");
+    let body = map.to_string();
+    let stored = ask(&cluster.client(), "PATCH", &path, APPLY, body.as_bytes()).await;
+    assert_eq!(stored.code, 201, "{}", stored.body);
+    assert_eq!(stored.body["metadata"]["selfLink"], Value::Null);
+}
+
+#[tokio::test(start_paused = true)]
 async fn volumes_have_the_defaults_of_their_sources() {
     let azure = json!({"cachingMode": "ReadWrite", "diskName": "d", "diskURI": "https://a.blob.core.windows.net/v/d",
         "fsType": "ext4", "kind": "Shared", "readOnly": false});

@@ -98,7 +98,12 @@ impl Server {
             }
             let merged = apply_to(&json!({"metadata": {}}), &applied).await;
             let merged = merged.and_then(unique);
-            let object = completed(resource, &config, merged)?;
+            let mut object = completed(resource, &config, merged)?;
+            let link = config["metadata"].get("selfLink");
+            if let Some(link) = link.filter(|link| link.is_string()) {
+                // Only the store of upstream drops it, and a dry run ends before.
+                metadata::of(&mut object).insert("selfLink".to_owned(), link.clone());
+            }
             call.origin
                 .warn_early(duplicates.as_deref().unwrap_or_default());
             let uid = metadata::text(&config, "uid");

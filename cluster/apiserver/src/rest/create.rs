@@ -200,6 +200,7 @@ impl Server {
         let resource = target.resource();
         let given = managers::take(object);
         let version = metadata::text(object, "resourceVersion").to_owned();
+        let link = metadata::of(object).remove("selfLink");
         metadata::begin(
             resource,
             object,
@@ -260,6 +261,9 @@ impl Server {
                 ));
             }
             metadata::of(object).insert("resourceVersion".to_owned(), Value::from(version));
+        }
+        if let Some(link) = link.filter(|_| dry_run) {
+            metadata::of(object).insert("selfLink".to_owned(), link);
         }
         self.permit(target, object)?;
         Ok(reserved)

@@ -48,7 +48,8 @@ pub(super) fn explain(doc: &Doc, target: &Doc) -> Option<Reason> {
     let who = format!(
         "owner of the autoscaler (spec.metrics[{index}].{kind}.target: type Utilization, or a smaller averageValue)"
     );
-    Some(Reason::new(code, NAME, message).who(who))
+    let reason = Reason::new(code, NAME, message).who(who);
+    Some(reason.since(doc.changed()))
 }
 
 /// The containers of the template of `target` that run beside each other, or the one with the name `only`.

@@ -108,7 +108,7 @@ fn is_about_default(text: &str) -> bool {
         let after = rest
             .strip_prefix(DEFAULT)
             .and_then(|rest| rest.chars().next());
-        let ends = |c: char| !c.is_ascii_alphanumeric() && c != '-' && c != '.';
+        let ends = |c: char| !c.is_ascii_alphanumeric() && !"-./".contains(c);
         rest == DEFAULT || after.is_some_and(ends)
     })
 }
@@ -134,6 +134,10 @@ mod tests {
             ),
             (
                 "An IAM role must be associated with service account checkout-api (namespace: default)",
+                false,
+            ),
+            (
+                "no RoleBinding in default names ServiceAccount default/web",
                 false,
             ),
             ("the default service account", false),

@@ -5,7 +5,7 @@
 
 use serde_json::Value;
 
-use crate::placement::quantity;
+use crate::demand::quantity;
 use crate::{Doc, World};
 
 const ANNOTATION: &str = "/metadata/annotations/kubernetes.io~1limit-ranger";

@@ -1,6 +1,7 @@
-//! Claims of a pod, and its demands on nodes in words.
+//! Claims and requests of a pod, and its demands on nodes in words.
 
 use serde_json::Value;
+use steersman_values::quantity::Quantity;
 
 use crate::Doc;
 
@@ -81,4 +82,45 @@ pub(crate) fn listed(names: &[&str]) -> String {
         0 => shown.join(", "),
         more => format!("{} and {more} more", shown.join(", ")),
     }
+}
+
+/// The resources in `Insufficient cpu, 2 Insufficient memory`.
+pub(crate) fn insufficient(message: &str) -> impl Iterator<Item = &str> {
+    message.split("Insufficient ").skip(1).map(|rest| {
+        // Names of extended resources have dots: `example.com/gpu`.
+        let end = rest.find([',', ';', ' ']).unwrap_or(rest.len());
+        rest[..end].trim_end_matches('.')
+    })
+}
+
+/// The request of a pod for `resource`: its own, else that of its containers or of a larger init
+/// container. Upstream: `PodRequests` in `component-helpers/resource`.
+pub(crate) fn requested(pod: &Doc, resource: &str) -> Option<Quantity> {
+    let of = |container: &Value| quantity(&container["resources"]["requests"][resource]);
+    let own = pod.at("/spec").and_then(of);
+    let (sidecars, inits): (Vec<&Value>, Vec<&Value>) = pod
+        .items("/spec/initContainers")
+        .iter()
+        .partition(|container| container["restartPolicy"] == "Always");
+    let containers = pod.items("/spec/containers").iter();
+    let sum = containers
+        .chain(sidecars)
+        .filter_map(of)
+        .reduce(Quantity::plus);
+    let all = inits
+        .into_iter()
+        .filter_map(of)
+        .chain(sum)
+        .reduce(|one, other| if one < other { other } else { one });
+    let overhead = pod
+        .at("/spec/overhead")
+        .and_then(|all| quantity(&all[resource]));
+    own.or(all)
+        .into_iter()
+        .chain(overhead)
+        .reduce(Quantity::plus)
+}
+
+pub(crate) fn quantity(value: &Value) -> Option<Quantity> {
+    Quantity::parse(value.as_str()?)
 }

@@ -2,10 +2,9 @@
 //! neither the labels nor the amounts that the pod asks for.
 
 use serde_json::Value;
-use steersman_values::quantity::Quantity;
 
 use crate::defaults::{Bound, Origin};
-use crate::demand::{Demand, term};
+use crate::demand::{Demand, insufficient, quantity, requested, term};
 use crate::site::Site;
 use crate::{Doc, World, affinity, classes, cordoned, devices, spread};
 
@@ -45,15 +44,6 @@ pub(crate) fn demands(
         found.insert(0, cordoned);
     }
     found
-}
-
-/// The resources in `Insufficient cpu, 2 Insufficient memory`.
-pub(crate) fn insufficient(message: &str) -> impl Iterator<Item = &str> {
-    message.split("Insufficient ").skip(1).map(|rest| {
-        // Names of extended resources have dots: `example.com/gpu`.
-        let end = rest.find([',', ';', ' ']).unwrap_or(rest.len());
-        rest[..end].trim_end_matches('.')
-    })
 }
 
 /// The labels of nodes that the pod asks for.
@@ -104,14 +94,14 @@ fn amount(world: &World, pod: &Doc, resource: &str, nodes: Option<&[Doc]>) -> Op
         text: format!("the pod asks for {} {resource}{ends}", asked.canonical()),
         who: who.to_owned(),
     };
-    let containers = pod.items("/spec/containers").iter();
-    let origin = containers.filter_map(|container| {
+    let mut containers = pod.items("/spec/containers").iter();
+    let origin = containers.find_map(|container| {
         let name = container["name"].as_str()?;
         let value = &container["resources"]["requests"][resource];
         let origin = Origin::of(world, pod, name, Bound::Request, (resource, value))?;
         Some((name, origin))
     });
-    if let Some((name, origin)) = origin.into_iter().next() {
+    if let Some((name, origin)) = origin {
         demand.text = format!(
             "{}; the request of container {name} is {}",
             demand.text,
@@ -122,38 +112,6 @@ fn amount(world: &World, pod: &Doc, resource: &str, nodes: Option<&[Doc]>) -> Op
         }
     }
     Some(demand)
-}
-
-/// The request of a pod for `resource`: its own, else that of its containers or of a larger init
-/// container. Upstream: `PodRequests` in `component-helpers/resource`.
-pub(crate) fn requested(pod: &Doc, resource: &str) -> Option<Quantity> {
-    let of = |container: &Value| quantity(&container["resources"]["requests"][resource]);
-    let own = pod.at("/spec").and_then(of);
-    let (sidecars, inits): (Vec<&Value>, Vec<&Value>) = pod
-        .items("/spec/initContainers")
-        .iter()
-        .partition(|container| container["restartPolicy"] == "Always");
-    let containers = pod.items("/spec/containers").iter();
-    let sum = containers
-        .chain(sidecars)
-        .filter_map(of)
-        .reduce(Quantity::plus);
-    let all = inits
-        .into_iter()
-        .filter_map(of)
-        .chain(sum)
-        .reduce(|one, other| if one < other { other } else { one });
-    let overhead = pod
-        .at("/spec/overhead")
-        .and_then(|all| quantity(&all[resource]));
-    own.or(all)
-        .into_iter()
-        .chain(overhead)
-        .reduce(Quantity::plus)
-}
-
-pub(crate) fn quantity(value: &Value) -> Option<Quantity> {
-    Quantity::parse(value.as_str()?)
 }
 
 #[cfg(test)]

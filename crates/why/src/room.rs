@@ -8,8 +8,7 @@ use serde_json::Value;
 use steersman_values::quantity::Quantity;
 use steersman_values::resource::NODES;
 
-use crate::demand::{Demand, listed};
-use crate::placement::{insufficient, quantity, requested};
+use crate::demand::{Demand, insufficient, listed, quantity, requested};
 use crate::{Doc, World, maker};
 
 /// The only node that the required affinity of `pod` allows by its name.

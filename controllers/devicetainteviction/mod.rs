@@ -114,6 +114,7 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     let metrics = EvictionMetrics::register(
         &ctx.registry,
         "device_taint_eviction_controller",
+        // Upstream makes this histogram when its package loads, before the gate is read.
         Histogram::classic,
         "Total number of Pods deleted by DeviceTaintEvictionController since its start.",
         "Latency, in seconds, between the time when a device taint effect has been activated and a Pod's deletion via DeviceTaintEvictionController.",

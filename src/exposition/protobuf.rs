@@ -181,7 +181,8 @@ fn histogram(histogram: &proto::Histogram) -> Histogram {
 }
 
 /// Adds the native buckets. Their number of observations becomes that of the histogram: Prometheus
-/// refuses a histogram with another one, and a value may have come between both readings.
+/// refuses a histogram with another one, and families of labels read their native buckets after the
+/// classic ones.
 fn add_native(histogram: &mut Histogram, native: &NativeBuckets) {
     let (negative_span, negative_delta) = NativeBuckets::spans(&native.negative);
     let (positive_span, positive_delta) = NativeBuckets::spans(&native.positive);
@@ -262,6 +263,7 @@ mod tests {
             (Some(4), Some(2), Some(4.5))
         );
     }
+
     /// A histogram of 3 and twice 0.75, as client_golang with the settings of Kubernetes writes it.
     #[test]
     fn native_buckets_follow_the_classic_ones() {

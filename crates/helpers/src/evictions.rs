@@ -93,8 +93,8 @@ pub struct EvictionMetrics {
 }
 
 impl EvictionMetrics {
-    /// Registers both families. Their names begin with `subsystem`. `histogram` makes that of the
-    /// durations: with native buckets or without.
+    /// Registers both families. Their names begin with `subsystem`. `histogram` makes the histogram
+    /// of the durations, with native buckets or without.
     pub fn register(
         registry: &Registry,
         subsystem: &str,

@@ -56,8 +56,10 @@ impl Histogram {
 
     /// Counts one value.
     pub fn observe(&self, value: f64) {
-        if let Some(native) = &self.native {
-            native.lock().observe(value);
+        // The lock lasts until both have the value, so that a scrape sees it in both or in none.
+        let mut native = self.native.as_ref().map(|native| native.lock());
+        if let Some(native) = &mut native {
+            native.observe(value);
         }
         self.classic.observe(value);
     }
@@ -79,10 +81,11 @@ impl Collector for Histogram {
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
+        let native = self.native.as_ref().map(|native| native.lock());
         let mut families = self.classic.collect();
-        if let Some(native) = &self.native {
+        if let Some(native) = native {
             for metric in families.iter_mut().flat_map(MetricFamily::mut_metric) {
-                native.lock().attach(metric);
+                native.attach(metric);
             }
         }
         families

@@ -2,10 +2,10 @@
 //! `NativeHistograms`.
 //!
 //! [`Histogram`] and [`HistogramVec`] stand in for those of the crate `prometheus`, which have
-//! classic buckets only. Controllers use them whose upstream registers its metrics at its start:
-//! kube-controller-manager registers all other families before it reads the gate, so these keep
-//! classic buckets only (seen in 1.36.2). Upstream: `k8s.io/component-base/metrics` and
-//! `client_golang/prometheus/histogram.go`.
+//! classic buckets only. Upstream registers some histograms when a controller starts, and
+//! controllers use these types for them. kube-controller-manager registers the others before it
+//! reads the gate, so they keep classic buckets only (seen in 1.36.2). Upstream:
+//! `k8s.io/component-base/metrics` and `client_golang/prometheus/histogram.go`.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 use steersman_values::quantity::Quantity;
-use steersman_why::{Code, Explanation, World};
+use steersman_why::{Bound, Code, Explanation, World, default_of};
 
 /// Names the LimitRange that refuses an object in `answer`, or whose default is the limit in a refusal.
 pub(super) fn name_defaults(world: &World, namespace: &str, answer: &mut Explanation) {
@@ -66,13 +66,8 @@ fn exceeded(message: &str) -> Option<(&str, &str)> {
 }
 
 fn with_default(world: &World, namespace: &str, resource: &str, limit: &str) -> Option<String> {
-    let of = world.resource("", "limitranges").found()?;
-    let all = world.list(&of, namespace)?;
-    let sets = |one: &Value| one["type"] == "Container" && one["default"][resource] == limit;
-    let found = all
-        .iter()
-        .find(|doc| doc.items("/spec/limits").iter().any(sets))?;
-    Some(found.name().to_owned())
+    let limit = Quantity::parse(limit)?;
+    default_of(world, namespace, Bound::Limit, (resource, limit))
 }
 
 #[cfg(test)]

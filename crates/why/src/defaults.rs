@@ -4,6 +4,7 @@
 //! Upstream: the admission plugin `limitranger`, which notes them in an annotation.
 
 use serde_json::Value;
+use steersman_values::quantity::Quantity;
 
 use crate::demand::quantity;
 use crate::{Doc, World};
@@ -12,8 +13,10 @@ const ANNOTATION: &str = "/metadata/annotations/kubernetes.io~1limit-ranger";
 
 /// A field of a container that a LimitRange has defaults for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Bound {
+pub enum Bound {
+    /// `resources.requests`.
     Request,
+    /// `resources.limits`.
     Limit,
 }
 
@@ -55,22 +58,15 @@ impl Origin {
         if !was_set(pod.text(ANNOTATION), name, bound, resource) {
             return None;
         }
-        let value = quantity(value)?;
-        let of = world.resource("", "limitranges").found()?;
-        let sets = |one: &Value| {
-            let default = quantity(&one[bound.field()][resource]);
-            one["type"] == "Container" && default == Some(value)
-        };
-        let mut all = world.list(&of, pod.namespace())?.iter();
-        let found = all.find(|doc| doc.items("/spec/limits").iter().any(sets))?;
-        let range = format!("LimitRange {}/{}", pod.namespace(), found.name());
+        let name = default_of(world, pod.namespace(), bound, (resource, quantity(value)?))?;
+        let range = format!("LimitRange {}/{name}", pod.namespace());
         Some(Self { range, bound })
     }
 
-    /// `the default of LimitRange shop/defaults, since the pod template sets none`.
+    /// `the default of LimitRange shop/defaults (annotation kubernetes.io/limit-ranger)`.
     pub(crate) fn words(&self) -> String {
         format!(
-            "the default of {}, since the pod template sets none",
+            "the default of {} (annotation kubernetes.io/limit-ranger)",
             self.range
         )
     }
@@ -79,6 +75,24 @@ impl Origin {
     pub(crate) fn who(&self) -> String {
         format!("of {} ({})", self.range, self.bound.field())
     }
+}
+
+/// The name of the first LimitRange of `namespace` whose default for the `bound` of `resource` in containers is `value`.
+/// `None` if none has this default, or if they are unread.
+pub fn default_of(
+    world: &World,
+    namespace: &str,
+    bound: Bound,
+    (resource, value): (&str, Quantity),
+) -> Option<String> {
+    let of = world.resource("", "limitranges").found()?;
+    let sets = |one: &Value| {
+        let default = quantity(&one[bound.field()][resource]);
+        one["type"] == "Container" && default == Some(value)
+    };
+    let mut all = world.list(&of, namespace)?.iter();
+    let found = all.find(|doc| doc.items("/spec/limits").iter().any(sets))?;
+    Some(found.name().to_owned())
 }
 
 /// Whether `annotation` tells the `bound` for `resource` of the container `name`: `LimitRanger plugin set: cpu, memory
@@ -166,7 +180,7 @@ mod tests {
             found.map(|origin| (origin.words(), origin.who()))
         };
         let set = "LimitRanger plugin set: memory limit for container main";
-        let words = "the default of LimitRange shop/usual, since the pod template sets none";
+        let words = "the default of LimitRange shop/usual (annotation kubernetes.io/limit-ranger)";
         let expected = (
             words.to_owned(),
             "of LimitRange shop/usual (default)".to_owned(),

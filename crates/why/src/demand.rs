@@ -76,7 +76,7 @@ pub(crate) fn term(term: &Value) -> String {
 }
 
 /// The first of `names`, and the number of the others.
-pub(crate) fn listed(names: &[&str]) -> String {
+pub fn listed(names: &[&str]) -> String {
     let shown = names.iter().take(NAMES).copied().collect::<Vec<_>>();
     match names.len().saturating_sub(NAMES) {
         0 => shown.join(", "),
@@ -93,10 +93,15 @@ pub(crate) fn insufficient(message: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The request of a pod for `resource`: its own, else that of its containers or of a larger init
-/// container. Upstream: `PodRequests` in `component-helpers/resource`.
+/// The request of a pod for `resource`.
 pub(crate) fn requested(pod: &Doc, resource: &str) -> Option<Quantity> {
-    let of = |container: &Value| quantity(&container["resources"]["requests"][resource]);
+    total(pod, "requests", resource)
+}
+
+/// The amount of `resource` in the `list` of a pod, `requests` or `limits`: its own, else that of its containers or of a
+/// larger init container. Upstream: `PodRequests` and `PodLimits` in `component-helpers/resource`.
+pub fn total(pod: &Doc, list: &str, resource: &str) -> Option<Quantity> {
+    let of = |container: &Value| quantity(&container["resources"][list][resource]);
     let own = pod.at("/spec").and_then(of);
     let (sidecars, inits): (Vec<&Value>, Vec<&Value>) = pod
         .items("/spec/initContainers")
@@ -115,12 +120,13 @@ pub(crate) fn requested(pod: &Doc, resource: &str) -> Option<Quantity> {
     let overhead = pod
         .at("/spec/overhead")
         .and_then(|all| quantity(&all[resource]));
-    own.or(all)
-        .into_iter()
-        .chain(overhead)
-        .reduce(Quantity::plus)
+    let amount = own.or(all);
+    // Without a limit, the pod has none with its overhead.
+    let overhead = overhead.filter(|_| amount.is_some() || list == "requests");
+    amount.into_iter().chain(overhead).reduce(Quantity::plus)
 }
 
-pub(crate) fn quantity(value: &Value) -> Option<Quantity> {
+/// The quantity in a field of an object.
+pub fn quantity(value: &Value) -> Option<Quantity> {
     Quantity::parse(value.as_str()?)
 }

@@ -38,7 +38,8 @@ mod workload;
 mod world;
 
 pub use code::{Code, Role};
-pub use demand::claim_names;
+pub use defaults::{Bound, default_of};
+pub use demand::{claim_names, listed, quantity, total};
 pub use doc::Doc;
 pub use events::{COMBINED, LastEvent, event, warning};
 pub use explanation::{Explanation, Subject};

@@ -94,7 +94,8 @@ fn amount(world: &World, pod: &Doc, resource: &str, nodes: Option<&[Doc]>) -> Op
         text: format!("the pod asks for {} {resource}{ends}", asked.canonical()),
         who: who.to_owned(),
     };
-    let mut containers = pod.items("/spec/containers").iter();
+    let containers = ["/spec/containers", "/spec/initContainers"].into_iter();
+    let mut containers = containers.flat_map(|field| pod.items(field));
     let origin = containers.find_map(|container| {
         let name = container["name"].as_str()?;
         let value = &container["resources"]["requests"][resource];

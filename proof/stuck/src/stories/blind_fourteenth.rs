@@ -66,7 +66,7 @@ pub(super) const STORIES: &[Story] = &[
         about: ("pod", "login"),
         truth: Truth::Cause(
             Code::ContainerCrash,
-            "container main ended with exit code 137 (OOMKilled) at its memory limit of 256Mi, which is the default of LimitRange default/container-defaults, since the pod template sets none; it was restarted 5 times",
+            "container main ended with exit code 137 (OOMKilled) at its memory limit of 256Mi, which is the default of LimitRange default/container-defaults (annotation kubernetes.io/limit-ranger); it was restarted 5 times",
             "owner of the pod template (limits.memory of container main), or of LimitRange default/container-defaults (default)",
         ),
     },
@@ -104,7 +104,7 @@ pub(super) const STORIES: &[Story] = &[
         about: ("pod", "crawl"),
         truth: Truth::Cause(
             Code::PodUnscheduled,
-            "the pod asks for 8Gi memory, and the largest node has 4Gi; the request of container main is the default of LimitRange default/container-defaults, since the pod template sets none",
+            "the pod asks for 8Gi memory, and the largest node has 4Gi; the request of container main is the default of LimitRange default/container-defaults (annotation kubernetes.io/limit-ranger)",
             "or owner of LimitRange default/container-defaults (defaultRequest)",
         ),
     },

@@ -29,6 +29,11 @@ fn terms<'p>(pod: &'p Doc, kind: &str) -> impl Iterator<Item = &'p Value> + use<
         .iter()
 }
 
+/// Whether `pod` has a required anti-affinity.
+pub(crate) fn keeps_apart(pod: &Doc) -> bool {
+    terms(pod, "podAntiAffinity").next().is_some()
+}
+
 /// A term: its labels as text, its topology, and the placed pods that match it. `None` for the pods if they are unread,
 /// or if the term is about namespaces by their labels.
 struct Term<'w> {

@@ -1,5 +1,7 @@
 //! Claims and requests of a pod, and its demands on nodes in words.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 use steersman_values::quantity::Quantity;
 
@@ -124,6 +126,29 @@ pub fn total(pod: &Doc, list: &str, resource: &str) -> Option<Quantity> {
     // Without a limit, the pod has none with its overhead.
     let overhead = overhead.filter(|_| amount.is_some() || list == "requests");
     amount.into_iter().chain(overhead).reduce(Quantity::plus)
+}
+
+/// The resources that `pod` requests: those of its own, of its containers, and of its overhead.
+pub(crate) fn resources(pod: &Doc) -> BTreeSet<&str> {
+    let containers = ["/spec/containers", "/spec/initContainers"];
+    let containers = containers.iter().flat_map(|field| pod.items(field));
+    let requests = containers.filter_map(|one| one.pointer("/resources/requests"));
+    let own = pod.at("/spec/resources/requests");
+    let all = requests.chain(own).chain(pod.at("/spec/overhead"));
+    let names = all.filter_map(Value::as_object);
+    names
+        .flat_map(|all| all.keys().map(|name| &**name))
+        .collect()
+}
+
+/// The host ports of a pod.
+pub(crate) fn host_ports(pod: &Doc) -> Vec<i64> {
+    let containers = pod.items("/spec/containers").iter();
+    let ports = containers.filter_map(|container| container["ports"].as_array());
+    ports
+        .flatten()
+        .filter_map(|port| port["hostPort"].as_i64())
+        .collect()
 }
 
 /// The quantity in a field of an object.

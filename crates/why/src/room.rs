@@ -8,7 +8,7 @@ use serde_json::Value;
 use steersman_values::quantity::Quantity;
 use steersman_values::resource::NODES;
 
-use crate::demand::{Demand, insufficient, listed, quantity, requested};
+use crate::demand::{Demand, insufficient, listed, quantity, requested, resources};
 use crate::{Doc, World, maker};
 
 /// The only node that the required affinity of `pod` allows by its name.
@@ -140,14 +140,19 @@ fn shared_of(world: &World, pod: &Doc, nodes: &[&Doc], resource: &str) -> Option
     })
 }
 
-/// Whether `node` has room for the CPU and memory of `pod`, and for one pod more. `false` if its pods are unread.
+/// Whether `node` has room for all that `pod` requests, and for one pod more. `false` if its pods are unread.
+///
+/// A resource that the node does not report has no room. Upstream: `fitsRequest` in `noderesources/fit.go`.
 pub(crate) fn fits(world: &World, pod: &Doc, node: &Doc) -> bool {
-    ["cpu", "memory", BY_COUNT].into_iter().all(|resource| {
-        let (Some(asked), Some(has)) = (request(pod, resource), allocatable(node, resource)) else {
-            return true;
-        };
+    let asked = resources(pod).into_iter().chain([BY_COUNT]);
+    let mut asked = asked.filter_map(|resource| Some((resource, request(pod, resource)?)));
+    asked.all(|(resource, asked)| {
+        let has = allocatable(node, resource);
         let used = requests(world, node.name(), resource);
-        used.is_some_and(|used| sum(used.values()).map_or(asked, |used| used.plus(asked)) <= has)
+        let (Some(has), Some(used)) = (has, used) else {
+            return asked.is_zero();
+        };
+        sum(used.values()).map_or(asked, |used| used.plus(asked)) <= has
     })
 }
 

@@ -9,7 +9,7 @@ use steersman_values::resource::{NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOL
 
 use crate::demand::{Demand, claim_names, listed};
 use crate::programs::Program;
-use crate::{Doc, World};
+use crate::{Doc, Known, World};
 
 /// Taints in one sentence.
 const TAINTS: usize = 4;
@@ -71,6 +71,10 @@ pub(crate) struct Site<'w> {
     pub(crate) nodes: &'w [Doc],
     constraints: Constraints,
     volumes: Vec<NodeSelector>,
+    /// Whether the claims of the pod and their volumes are read.
+    pub(crate) are_volumes_read: bool,
+    /// Whether each claim of the pod has a volume. Other claims may get one that only some nodes reach.
+    pub(crate) are_claims_bound: bool,
 }
 
 impl<'w> Site<'w> {
@@ -78,19 +82,21 @@ impl<'w> Site<'w> {
     pub(crate) fn of(world: &'w World, pod: &Doc) -> Option<Self> {
         let nodes = world.list(&NODES, "")?;
         let constraints = Constraints::of_pod(pod.value().to_string().as_bytes()).ok()?;
-        let claims = claim_names(pod).into_iter();
-        let volumes = claims.filter_map(|claim| {
-            let found = world.get(&PERSISTENT_VOLUME_CLAIMS, pod.namespace(), &claim);
-            let claim = found.found()?;
-            let name = claim.text("/spec/volumeName");
-            let volume = (!name.is_empty()).then(|| world.get(&PERSISTENT_VOLUMES, "", name))?;
-            reachable_from(&volume.found()?)
-        });
-        Some(Self {
+        let mut site = Self {
             nodes,
             constraints,
-            volumes: volumes.collect(),
-        })
+            volumes: Vec::new(),
+            are_volumes_read: true,
+            are_claims_bound: true,
+        };
+        for claim in claim_names(pod) {
+            match volume(world, pod.namespace(), &claim) {
+                Known::Yes(volume) => site.volumes.extend(reachable_from(&volume)),
+                Known::Absent => site.are_claims_bound = false,
+                Known::Unknown => site.are_volumes_read = false,
+            }
+        }
+        Some(site)
     }
 
     /// Whether the selector and the required affinity of the pod admit `node`.
@@ -99,7 +105,7 @@ impl<'w> Site<'w> {
         view.is_some_and(|view| self.constraints.selects(&view))
     }
 
-    /// The nodes that the selector, the required affinity and the volumes of the pod admit.
+    /// The nodes that the selector, the required affinity and the known volumes of the pod admit.
     pub(crate) fn candidates(&self) -> Vec<&'w Doc> {
         let reaches = |node: &&Doc| {
             let view = node.view::<Node>();
@@ -191,6 +197,17 @@ pub(crate) fn actors(repelled: &BTreeMap<Repelling, Vec<&str>>) -> String {
         .map(|(taint, nodes)| taint.who(&listed(nodes)))
         .collect();
     each.into_iter().collect::<Vec<_>>().join("; or ")
+}
+
+/// The volume of `claim`.
+fn volume(world: &World, namespace: &str, claim: &str) -> Known<Doc> {
+    match world.get(&PERSISTENT_VOLUME_CLAIMS, namespace, claim) {
+        Known::Yes(claim) => match claim.text("/spec/volumeName") {
+            "" => Known::Absent,
+            name => world.get(&PERSISTENT_VOLUMES, "", name),
+        },
+        unbound => unbound,
+    }
 }
 
 /// The nodes that reach `volume`. `None` if all do.

@@ -114,7 +114,9 @@ fn shared_room(
     candidates: &[&Doc],
     message: &str,
 ) -> Option<demand::Demand> {
-    let admits = |node: &&&Doc| site.is_some_and(|site| site.repelling(node).is_none());
+    // Unread volumes may keep the pod from some of the nodes.
+    let site = site.filter(|site| site.are_volumes_read)?;
+    let admits = |node: &&&Doc| site.repelling(node).is_none();
     let nodes: Vec<&Doc> = candidates.iter().filter(admits).copied().collect();
     room::shared(world, doc, &nodes, message)
 }
@@ -208,19 +210,9 @@ fn device_claims(world: &World, doc: &Doc, answer: &mut Explanation) {
     }
 }
 
-/// The host ports of a pod.
-fn host_ports(pod: &Doc) -> Vec<i64> {
-    let containers = pod.items("/spec/containers").iter();
-    let ports = containers.filter_map(|container| container["ports"].as_array());
-    ports
-        .flatten()
-        .filter_map(|port| port["hostPort"].as_i64())
-        .collect()
-}
-
 /// Adds the pods that have a host port of `doc`, on its node if its affinity names one.
 fn ports(world: &World, doc: &Doc, answer: &mut Explanation) {
-    let wanted = host_ports(doc);
+    let wanted = demand::host_ports(doc);
     let only = room::only_node(doc);
     let holders = world.list(&PODS, "").unwrap_or_default().iter();
     let holders = holders.filter(|pod| {
@@ -229,7 +221,7 @@ fn ports(world: &World, doc: &Doc, answer: &mut Explanation) {
         !node.is_empty() && !is_over && only.is_none_or(|only| node == only)
     });
     let taken = holders.filter_map(|pod| {
-        let port = host_ports(pod)
+        let port = demand::host_ports(pod)
             .into_iter()
             .find(|port| wanted.contains(port))?;
         Some((pod, port))
@@ -344,5 +336,48 @@ pub(super) fn follow_claims(world: &World, doc: &Doc, answer: &mut Explanation) 
             }
             reach(world, doc, &claim, answer);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+    use serde_json::json;
+    use steersman_values::resource::ResourceType;
+
+    use super::*;
+    use crate::{Explanation, Loaded, Need};
+
+    #[test]
+    fn nodes_admit_a_pod_only_if_its_volumes_are_known() {
+        let none = |_: &World, of: &ResourceType, doc: &Doc| Explanation::new(doc.subject(of), "");
+        let mut world = World::new(Timestamp::UNIX_EPOCH, None, none);
+        let pod = |name: &str, spec: Value| {
+            let metadata = json!({"namespace": "shop", "name": name});
+            Doc::new(json!({"metadata": metadata, "spec": spec}))
+        };
+        let containers = json!([{"resources": {"requests": {"memory": "5Gi"}}}]);
+        let node = Doc::new(
+            json!({"metadata": {"name": "a"}, "status": {"allocatable": {"memory": "8Gi"}}}),
+        );
+        let full = pod("full", json!({"nodeName": "a", "containers": containers}));
+        for (of, doc) in [(&NODES, node), (&PODS, full)] {
+            let all = Need::List {
+                of: of.clone(),
+                namespace: String::new(),
+                fields: String::new(),
+            };
+            world.load(all, Loaded::Objects(vec![doc]));
+        }
+        let told = |volumes: Value| {
+            let pod = pod("new", json!({"containers": containers, "volumes": volumes}));
+            let site = Site::of(&world, &pod);
+            let candidates = site.as_ref().map(Site::candidates).unwrap_or_default();
+            let message = "0/1 nodes are available: 1 Insufficient memory.";
+            shared_room(&world, &pod, site.as_ref(), &candidates, message).is_some()
+        };
+        assert!(told(json!([])));
+        let claim = json!({"persistentVolumeClaim": {"claimName": "unread"}});
+        assert!(!told(json!([claim])));
     }
 }

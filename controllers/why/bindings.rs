@@ -122,17 +122,16 @@ fn accounts(binding: &Doc) -> impl Iterator<Item = (&str, &str)> {
     accounts.filter_map(|one| Some((one["namespace"].as_str()?, one["name"].as_str()?)))
 }
 
-/// The account of the namespace of the pod `doc` that is meant for it, with its first binding of `all`.
+/// The account with the name of the workload of the pod `doc`, in its namespace, with its first binding of `all`. The only
+/// account with a binding may be one for quite other work.
 fn other_account<'d>(all: &'d [Doc], doc: &Doc) -> Option<(String, &'d Doc)> {
     let here = all.iter().flat_map(|binding| {
         let own = accounts(binding).filter(|(namespace, _)| *namespace == doc.namespace());
         own.map(move |(_, name)| (name, binding))
     });
     let here: Vec<(&str, &Doc)> = here.collect();
-    let mut names: Vec<&str> = here.iter().map(|(name, _)| *name).collect();
-    names.sort_unstable();
-    names.dedup();
-    let name = identity::own(doc, &names)?;
+    let names: Vec<&str> = here.iter().map(|(name, _)| *name).collect();
+    let name = identity::named(doc, &names)?;
     let (_, binding) = here.into_iter().find(|(other, _)| *other == name)?;
     Some((name.to_owned(), binding))
 }
@@ -149,7 +148,22 @@ fn role(doc: &Doc) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+
+    #[test]
+    fn only_an_account_with_the_name_of_the_workload_is_proposed() {
+        let binding = |account: &str| {
+            let subject = json!({"kind": "ServiceAccount", "namespace": "shop", "name": account});
+            Doc::new(json!({"metadata": {"name": account}, "subjects": [subject]}))
+        };
+        let pod = Doc::new(json!({"metadata": {"namespace": "shop", "name": "web"}}));
+        let told = |all: &[Doc]| other_account(all, &pod).map(|(name, _)| name);
+        assert_eq!(told(&[binding("ci-admin")]), None);
+        let both = [binding("ci-admin"), binding("web")];
+        assert_eq!(told(&both).as_deref(), Some("web"));
+    }
 
     #[test]
     fn the_account_of_a_refused_request_is_read_from_its_text() {

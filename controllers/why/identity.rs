@@ -1,4 +1,4 @@
-//! A pod that runs as the ServiceAccount `default`, because its template names none, while another account has the role
+//! A pod that runs as the ServiceAccount `default`, while another account has the role
 //! in the cloud or the right that its program lacks.
 
 use steersman_values::resource::SERVICE_ACCOUNTS;
@@ -13,11 +13,14 @@ const ROLES: [&str; 3] = [
     "azure.workload.identity/client-id",
 ];
 
+/// Words of clouds about roles of ServiceAccounts.
+const OF_CLOUDS: [&str; 3] = ["iam role", "workload identity", "federated"];
+
 /// Names the account with a role in the cloud in the reasons of `answer`, which is about the pod `doc`, that tell of the
 /// account `default`.
 pub(super) fn name_account(world: &World, doc: &Doc, answer: &mut Explanation) {
-    let is_meant = |text: &str| is_about_default(text);
-    if !runs_as_default(doc) || !answer.reasons.iter().any(|one| is_meant(&one.message)) {
+    let mut texts = answer.reasons.iter().map(|one| &one.message);
+    if !runs_as_default(doc) || !texts.any(|text| is_about_default(text)) {
         return;
     }
     let Some(accounts) = world.list(&SERVICE_ACCOUNTS, doc.namespace()) else {
@@ -32,13 +35,14 @@ pub(super) fn name_account(world: &World, doc: &Doc, answer: &mut Explanation) {
         return;
     }
     let names: Vec<&str> = with_role.iter().map(|(name, _)| *name).collect();
-    let Some(name) = own(doc, &names) else {
+    let only = names.first().filter(|_| names.len() == 1);
+    let Some(name) = named(doc, &names).or(only.copied()) else {
         return;
     };
     let annotation = with_role.iter().find(|(other, _)| *other == name);
     let annotation = annotation.map_or("", |(_, annotation)| annotation);
     for reason in &mut answer.reasons {
-        if is_meant(&reason.message) {
+        if is_about_default(&reason.message) {
             reason.message = format!(
                 "{}; {}, and ServiceAccount {name} has the annotation {annotation}",
                 reason.message.trim(),
@@ -53,10 +57,10 @@ pub(super) fn name_account(world: &World, doc: &Doc, answer: &mut Explanation) {
     }
 }
 
-/// `the pod runs as ServiceAccount shop/default, since its template sets no serviceAccountName`.
+/// `the pod runs as ServiceAccount shop/default`. Admission writes this name into each pod, so its template is unknown.
 pub(super) fn runs_as(doc: &Doc) -> String {
     format!(
-        "the pod runs as ServiceAccount {}/{DEFAULT}, since its template sets no serviceAccountName",
+        "the pod runs as ServiceAccount {}/{DEFAULT}",
         doc.namespace()
     )
 }
@@ -72,13 +76,11 @@ pub(super) fn runs_as_default(doc: &Doc) -> bool {
     is_pod && matches!(doc.text("/spec/serviceAccountName"), "" | DEFAULT)
 }
 
-/// The one of `accounts` that is meant for the pod `doc`: that with the name of its workload, else the only one.
-pub(super) fn own<'a>(doc: &Doc, accounts: &[&'a str]) -> Option<&'a str> {
+/// The one of `accounts` with the name of the workload of the pod `doc`.
+pub(super) fn named<'a>(doc: &Doc, accounts: &[&'a str]) -> Option<&'a str> {
     let maker = maker(doc);
     let workload = maker.rsplit('/').next().unwrap_or_default();
-    let named = accounts.iter().find(|name| **name == workload);
-    let only = accounts.first().filter(|_| accounts.len() == 1);
-    named.or(only).copied()
+    accounts.iter().find(|name| **name == workload).copied()
 }
 
 /// The annotation of `account` with a role in a cloud.
@@ -94,8 +96,13 @@ fn role(account: &Doc) -> Option<&'static str> {
 
 /// Whether a program of a cloud tells in `text` that the account `default` has no role, as the provider of AWS for the
 /// Secrets Store does: `An IAM role must be associated with service account default (namespace: shop)`.
+///
+/// Texts of the API server about RBAC name accounts, too, and no cloud.
 fn is_about_default(text: &str) -> bool {
     let text = text.to_lowercase();
+    if !OF_CLOUDS.iter().any(|words| text.contains(words)) {
+        return false;
+    }
     let starts = [
         "service account ",
         "serviceaccount ",
@@ -126,8 +133,17 @@ mod tests {
                 "eu-west-1: An IAM role must be associated with service account default (namespace: checkout)",
                 true,
             ),
-            ("no role for ServiceAccount \"default\"", true),
-            ("serviceaccount: default", true),
+            ("no IAM role for ServiceAccount \"default\"", true),
+            (
+                "no federated identity credential for serviceaccount: default",
+                true,
+            ),
+            (
+                "workload identity is not set up for service account default",
+                true,
+            ),
+            ("no role for ServiceAccount \"default\"", false),
+            ("serviceaccount: default", false),
             (
                 "An IAM role must be associated with service account default-reader (namespace: checkout)",
                 false,
@@ -148,16 +164,15 @@ mod tests {
     }
 
     #[test]
-    fn the_account_of_a_pod_has_the_name_of_its_workload_or_is_the_only_one() {
+    fn the_account_of_a_pod_has_the_name_of_its_workload() {
         let pod = Doc::new(
             json!({"metadata": {"namespace": "shop", "name": "web-1-x", "labels": {"pod-template-hash": "1"},
             "ownerReferences": [{"kind": "ReplicaSet", "name": "web-1", "controller": true}]}, "spec": {"containers": []}}),
         );
         assert!(runs_as_default(&pod));
-        assert_eq!(own(&pod, &["cache", "web"]), Some("web"));
-        assert_eq!(own(&pod, &["cache"]), Some("cache"));
-        assert_eq!(own(&pod, &["cache", "mail"]), None);
-        assert_eq!(own(&pod, &[]), None);
+        assert_eq!(named(&pod, &["cache", "web"]), Some("web"));
+        assert_eq!(named(&pod, &["cache"]), None);
+        assert_eq!(named(&pod, &[]), None);
         let other = json!({"spec": {"containers": [], "serviceAccountName": "web"}});
         assert!(!runs_as_default(&Doc::new(other)));
         assert!(!runs_as_default(&Doc::new(json!({"spec": {}}))));

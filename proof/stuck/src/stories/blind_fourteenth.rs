@@ -273,7 +273,7 @@ pub(super) const STORIES: &[Story] = &[
         about: ("pod", "pay"),
         truth: Truth::Cause(
             Code::VolumeMount,
-            "(namespace: default); the pod runs as ServiceAccount default/default, since its template sets no serviceAccountName, and ServiceAccount pay has the annotation eks.amazonaws.com/role-arn",
+            "(namespace: default); the pod runs as ServiceAccount default/default, and ServiceAccount pay has the annotation eks.amazonaws.com/role-arn",
             "owner of the pod template (serviceAccountName: pay), or of ServiceAccount default/default (the annotation eks.amazonaws.com/role-arn)",
         ),
     },
@@ -323,7 +323,7 @@ pub(super) const STORIES: &[Story] = &[
         about: ("pod", "restarter"),
         truth: Truth::Cause(
             Code::ContainerCrash,
-            "no RoleBinding in default names ServiceAccount default/default; the pod runs as ServiceAccount default/default, since its template sets no serviceAccountName, and RoleBinding default/restarter (Role restarter) names default/restarter",
+            "no RoleBinding in default names ServiceAccount default/default; the pod runs as ServiceAccount default/default, and RoleBinding default/restarter (Role restarter) names default/restarter",
             "owner of the pod template (serviceAccountName: restarter), or administrator of the RBAC rules (ServiceAccount default/default",
         ),
     },

@@ -53,7 +53,11 @@ pub(crate) fn explain<O: PodOwner>(world: &World, doc: &Doc, by: &str, answer: &
     }
     // One eviction with a new pod that starts is over.
     let least = if answer.is_stuck() { 1 } else { 2 };
-    answer.reasons.extend(pod::evicted(world, &pods, least));
+    let waiting = active.iter();
+    let waiting = waiting.filter(|(_, pod)| !pod.is_available(min_ready, world.now));
+    let waiting: Vec<Doc> = waiting.map(|(doc, _)| (*doc).clone()).collect();
+    let evicted = pod::evicted(world, &pods, &waiting, least);
+    answer.reasons.extend(evicted);
     // Pods that cannot end hold their place in a quota and on nodes.
     let ending: Vec<Doc> = inactive
         .iter()

@@ -12,14 +12,18 @@ use crate::{Code, Doc, Reason, World};
 const EVICTED: &str = "Evicted";
 /// An older eviction says nothing about today.
 const RECENT: SignedDuration = SignedDuration::from_hours(1);
+/// The longest time from an eviction to the replacement of the pod.
+const REPLACED: SignedDuration = SignedDuration::from_mins(5);
 
 /// Whether the kubelet has evicted `pod`. The API of evictions deletes a pod, and leaves no such status.
 pub(super) fn is_evicted(pod: &Doc) -> bool {
     pod.text("/status/reason") == EVICTED
 }
 
-/// The reason if the kubelet has evicted at least `least` of `pods`, the pods of one workload, within the last hour.
-pub fn evicted(world: &World, pods: &[Doc], least: usize) -> Option<Reason> {
+/// The reason if the kubelet has evicted at least `least` of `pods`, the pods of one workload, within the last hour, and
+/// if the replacement of the newest one is among `waiting`, the pods that are not available. Other pods wait for something
+/// else.
+pub fn evicted(world: &World, pods: &[Doc], waiting: &[Doc], least: usize) -> Option<Reason> {
     let pods = pods.iter().filter(|pod| is_evicted(pod));
     let mut found: Vec<(Timestamp, &Doc)> = pods
         .filter_map(|pod| Some((evicted_at(pod)?, pod)))
@@ -27,8 +31,12 @@ pub fn evicted(world: &World, pods: &[Doc], least: usize) -> Option<Reason> {
     found.retain(|(at, _)| world.now.duration_since(*at) < RECENT);
     found.sort_by_key(|(at, _)| *at);
     let (first, _) = *found.first()?;
-    let (_, newest) = *found.last()?;
-    if found.len() < least {
+    let (last, newest) = *found.last()?;
+    let replaces = |pod: &Doc| {
+        let made = pod.time("/metadata/creationTimestamp");
+        made.is_some_and(|made| made >= last && made.duration_since(last) <= REPLACED)
+    };
+    if found.len() < least || !waiting.iter().any(replaces) {
         return None;
     }
     let name = newest.name();
@@ -45,11 +53,18 @@ pub fn evicted(world: &World, pods: &[Doc], least: usize) -> Option<Reason> {
     Some(reason.since(Some(first)))
 }
 
-/// The time of the eviction.
+/// The time of the eviction. Evictions because of a limit of local storage have no condition: the end of the last container
+/// is near then. Upstream: `emptyDirLimitEviction` in `pkg/kubelet/eviction/eviction_manager.go`.
 fn evicted_at(pod: &Doc) -> Option<Timestamp> {
     let condition = pod.condition("DisruptionTarget");
     let told = condition.and_then(|condition| condition.time("/lastTransitionTime"));
-    told.or_else(|| pod.time("/status/startTime"))
+    let ended = || {
+        let containers = pod.items("/status/containerStatuses").iter();
+        let times = containers.filter_map(|one| one["state"]["terminated"]["finishedAt"].as_str());
+        times.filter_map(|time| time.parse().ok()).max()
+    };
+    told.or_else(ended)
+        .or_else(|| pod.time("/status/startTime"))
 }
 
 /// The people that can act about the eviction of `pod`, by the kubelet's words.
@@ -112,10 +127,46 @@ mod tests {
         }))
     }
 
-    fn told(pods: &[Doc], least: usize) -> Option<Reason> {
+    fn told_beside(waiting: &[&str], pods: &[Doc], least: usize) -> Option<Reason> {
         let none = |_: &World, of: &ResourceType, doc: &Doc| Explanation::new(doc.subject(of), "");
         let now = "2026-11-28T12:00:00Z".parse().unwrap();
-        evicted(&World::new(now, None, none), pods, least)
+        let made = |at: &&str| Doc::new(json!({"metadata": {"creationTimestamp": at}}));
+        let waiting: Vec<Doc> = waiting.iter().map(made).collect();
+        evicted(&World::new(now, None, none), pods, &waiting, least)
+    }
+
+    fn told(pods: &[Doc], least: usize) -> Option<Reason> {
+        told_beside(
+            &["2026-11-28T11:50:01Z", "2026-11-28T11:00:01Z"],
+            pods,
+            least,
+        )
+    }
+
+    #[test]
+    fn an_eviction_is_a_cause_only_if_the_replacement_of_its_pod_waits() {
+        let newest = [pod("newest", EVICTED, "2026-11-28T11:05:00Z", MEMORY)];
+        for (made, expected) in [
+            ("2026-11-28T11:05:00Z", true),
+            ("2026-11-28T11:10:00Z", true),
+            ("2026-11-28T11:10:01Z", false),
+            ("2026-11-28T11:04:59Z", false),
+        ] {
+            let reason = told_beside(&[made], &newest, 1);
+            assert_eq!(reason.is_some(), expected, "{made}");
+        }
+        assert_eq!(told_beside(&[], &newest, 1), None);
+    }
+
+    #[test]
+    fn the_end_of_the_last_container_is_the_time_of_an_eviction_without_condition() {
+        let ended = |at: &str| json!({"state": {"terminated": {"finishedAt": at}}});
+        let first = ended("2026-11-28T11:40:00Z");
+        let last = ended("2026-11-28T11:49:59Z");
+        let status = json!({"reason": EVICTED, "startTime": "2026-11-28T09:00:00Z", "containerStatuses": [first, last]});
+        let full = Doc::new(json!({"metadata": {"name": "full"}, "status": status}));
+        let reason = told(&[full], 1).unwrap();
+        assert_eq!(reason.since, "2026-11-28T11:49:59Z".parse().ok());
     }
 
     #[test]

@@ -39,6 +39,15 @@ pub(super) fn missing(world: &World, doc: &Doc, target: &Doc, about: &str) -> Ve
 /// The containers of the template of `target` and of its pods, to which admission may add some. `None` without pods,
 /// and if they may not be read.
 fn containers(world: &World, target: &Doc) -> Option<BTreeSet<String>> {
+    let pods = pods(world, target)?;
+    let template = target.at("/spec/template/spec")?;
+    let specs = pods.iter().filter_map(|pod| pod.at("/spec"));
+    let specs = specs.chain([template]);
+    (!pods.is_empty()).then(|| specs.flat_map(names).collect())
+}
+
+/// The pods that the selector of `target` matches. `None` if they are unread or may not be read.
+pub(super) fn pods<'w>(world: &'w World, target: &Doc) -> Option<Vec<&'w Doc>> {
     let wire = WireSelector::deserialize(target.at("/spec/selector")?).ok()?;
     let selector = Selector::parse(Some(&wire)).ok()?;
     let mut pods = world.within(&PODS, target.namespace())?;
@@ -46,10 +55,7 @@ fn containers(world: &World, target: &Doc) -> Option<BTreeSet<String>> {
         let view = pod.view::<Pod>();
         view.is_some_and(|pod| selector.matches(&pod.meta.labels))
     });
-    let template = target.at("/spec/template/spec")?;
-    let specs = pods.iter().filter_map(|pod| pod.at("/spec"));
-    let specs = specs.chain([template]);
-    (!pods.is_empty()).then(|| specs.flat_map(names).collect())
+    Some(pods)
 }
 
 /// The containers of a pod that run beside each other.

@@ -132,7 +132,7 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
         answer.add(held::explain(&hpa, doc));
     }
     if let Some((of, target)) = scaled {
-        answer.reasons.extend(cores::explain(doc, target));
+        answer.reasons.extend(cores::explain(world, doc, target));
         answer
             .reasons
             .extend(shared::pods_of_others(world, target, &about));

@@ -6,7 +6,7 @@
 use serde_json::Value;
 use steersman_objects::HorizontalPodAutoscaler;
 use steersman_values::quantity::Quantity;
-use steersman_why::{Code, Doc, Reason};
+use steersman_why::{Code, Doc, Reason, quantity};
 
 use super::NAME;
 use super::replicas::{Tolerances, at_ratio};
@@ -56,10 +56,6 @@ impl Use {
             name,
         })
     }
-}
-
-pub(super) fn quantity(value: &Value) -> Option<Quantity> {
-    Quantity::parse(value.as_str()?)
 }
 
 /// `value` of the resource `name` with its unit.

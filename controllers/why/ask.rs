@@ -54,7 +54,8 @@ pub async fn ask(
             })
             .await;
             let is_list = !answers.iter().any(|answer| answer.is_absent);
-            return Ok(report(answers, is_list, world.withheld()));
+            let withheld = world.withheld_within(namespace);
+            return Ok(report(answers, is_list, withheld));
         }
         Question::Object {
             group,

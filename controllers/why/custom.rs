@@ -20,7 +20,7 @@ pub(super) fn stuck(world: &World, namespace: &str) -> Vec<Explanation> {
     }
     let types = types(world, namespace);
     let objects = types.iter().flat_map(|of| {
-        let all = world.list(of, namespace).unwrap_or_default().iter();
+        let all = world.first(of, namespace).unwrap_or_default().iter();
         let meant = all.filter(|doc| is_meant(world, doc));
         meant.map(move |doc| (of, doc))
     });

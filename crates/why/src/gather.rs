@@ -10,7 +10,7 @@ use steersman_client::{ApiClient, ApiError, Query, Target};
 use steersman_values::resource::ResourceType;
 use tokio::sync::OnceCell;
 
-use crate::{Doc, Explain, Inside, Loaded, Need, World};
+use crate::{Doc, Explain, Inside, Loaded, Need, PAGE, World};
 
 /// Rounds of reads. A chain of objects is far shorter; the limit guards against an explanation that
 /// asks for ever.
@@ -207,6 +207,15 @@ impl Reader for ClientReader {
                         "" => Query::from("resourceVersion=0"),
                         fields => Query::default().with_text("fieldSelector", fields),
                     };
+                    if self.may_get(of, namespace, "").await {
+                        self.request(of, namespace, None, query).await
+                    } else {
+                        Loaded::Denied
+                    }
+                }
+                Need::First { of, namespace } => {
+                    // Without a version of 0, since some servers ignore the limit beside it.
+                    let query = Query::default().with_text("limit", &PAGE.to_string());
                     if self.may_get(of, namespace, "").await {
                         self.request(of, namespace, None, query).await
                     } else {

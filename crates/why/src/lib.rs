@@ -52,4 +52,4 @@ pub use report::{Question, Report};
 pub use site::remover;
 pub use text::{age, count, existing, ordinal};
 pub use workload::{Workload, maker, workloads};
-pub use world::{Explain, Known, Loaded, Need, World, event_time};
+pub use world::{Explain, Known, Loaded, Need, PAGE, World, event_time};

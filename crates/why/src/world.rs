@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use steersman_values::labels::Labels;
-use steersman_values::resource::{EVENTS, PODS, ResourceType};
+use steersman_values::resource::{CUSTOM_RESOURCE_DEFINITIONS, EVENTS, PODS, ResourceType};
 
 use crate::{Doc, Explanation, Inside, Reason, Subject};
 
@@ -39,6 +39,9 @@ impl<T> Known<T> {
     }
 }
 
+/// Objects of a [`Need::First`].
+pub const PAGE: usize = 500;
+
 /// A read that an explanation needs.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Need {
@@ -67,6 +70,13 @@ pub enum Need {
         /// The field selector; empty for all.
         fields: String,
     },
+    /// The first objects of a type, at most [`PAGE`].
+    First {
+        /// The type.
+        of: ResourceType,
+        /// The namespace; empty for all.
+        namespace: String,
+    },
     /// The objects of a type in all namespaces with some labels.
     Labelled {
         /// The type.
@@ -74,6 +84,23 @@ pub enum Need {
         /// The label selector.
         labels: String,
     },
+}
+
+impl Need {
+    /// Whether it is about a group beside those of Kubernetes.
+    fn is_custom(&self) -> bool {
+        let group = match self {
+            Self::Type { group, .. } => group,
+            Self::Object { of, .. }
+            | Self::List { of, .. }
+            | Self::First { of, .. }
+            | Self::Labelled { of, .. } => &*of.group,
+        };
+        let of_kubernetes = group.strip_suffix(".k8s.io").is_some_and(|name| {
+            !name.contains('.') || name == "rbac.authorization" || name.ends_with(".apiserver")
+        });
+        group.contains('.') && !of_kubernetes
+    }
 }
 
 /// The outcome of a read.
@@ -148,28 +175,50 @@ impl World {
         !self.asked.lock().is_empty()
     }
 
-    /// The reads that the caller may not do, or that failed, in words.
+    /// The reads that the caller may not do, or that failed, in words. Types of the built-in groups come first.
     pub fn withheld(&self) -> Vec<String> {
+        self.withheld_except(|_| false)
+    }
+
+    /// The same for a question about `namespace`. Users of a namespace rarely may read the types of custom resources.
+    pub fn withheld_within(&self, namespace: &str) -> Vec<String> {
+        self.withheld_except(|need| {
+            let is_types =
+                matches!(need, Need::List { of, .. } if *of == CUSTOM_RESOURCE_DEFINITIONS);
+            is_types && !namespace.is_empty()
+        })
+    }
+
+    fn withheld_except(&self, is_expected: impl Fn(&Need) -> bool) -> Vec<String> {
         let mut found = BTreeSet::new();
         for (need, outcome) in &self.loaded {
+            if is_expected(need) {
+                continue;
+            }
             let why = match outcome {
                 Loaded::Denied => "the caller may not read them".to_owned(),
                 Loaded::Failed(error) => error.clone(),
                 _ => continue,
             };
-            found.insert(match need {
+            let text = match need {
                 Need::Type { group, name } => format!("type {name} of group {group:?}: {why}"),
-                Need::Object { of, namespace, .. } | Need::List { of, namespace, .. }
+                Need::Object { of, namespace, .. }
+                | Need::List { of, namespace, .. }
+                | Need::First { of, namespace }
                     if !namespace.is_empty() =>
                 {
                     format!("{of} in namespace {namespace}: {why}")
                 }
-                Need::Object { of, .. } | Need::List { of, .. } | Need::Labelled { of, .. } => {
+                Need::Object { of, .. }
+                | Need::List { of, .. }
+                | Need::First { of, .. }
+                | Need::Labelled { of, .. } => {
                     format!("{of}: {why}")
                 }
-            });
+            };
+            found.insert((need.is_custom(), text));
         }
-        found.into_iter().collect()
+        found.into_iter().map(|(_, text)| text).collect()
     }
 
     /// The answer about `doc`, an object of type `of`, by the controllers that handle it. A chain of
@@ -250,6 +299,23 @@ impl World {
     /// unread or may not be read.
     pub fn list(&self, of: &ResourceType, namespace: &str) -> Option<&[Doc]> {
         self.select(of, namespace, String::new())
+    }
+
+    /// The first objects of a type in `namespace`, or in all namespaces if it is empty: at most [`PAGE`], or all if these
+    /// were read. `None` if they are unread or may not be read.
+    pub fn first(&self, of: &ResourceType, namespace: &str) -> Option<&[Doc]> {
+        let all = Need::List {
+            of: of.clone(),
+            namespace: namespace.to_owned(),
+            fields: String::new(),
+        };
+        if let Some(Loaded::Objects(all)) = self.loaded.get(&all) {
+            return Some(all);
+        }
+        self.objects(Need::First {
+            of: of.clone(),
+            namespace: namespace.to_owned(),
+        })
     }
 
     /// All objects of a type in `namespace`, from those of all namespaces if these were read.
@@ -373,9 +439,54 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use serde_json::json;
-    use steersman_values::resource::CONFIG_MAPS;
+    use steersman_values::resource::{CONFIG_MAPS, DEPLOYMENTS, INGRESSES};
 
     use super::*;
+
+    #[test]
+    fn types_of_kubernetes_come_first_among_those_that_were_not_seen() {
+        let none = |_: &World, of: &ResourceType, doc: &Doc| Explanation::new(doc.subject(of), "");
+        let mut world = World::new(Timestamp::UNIX_EPOCH, None, none);
+        let list = |of: ResourceType| Need::List {
+            of,
+            namespace: "shop".to_owned(),
+            fields: String::new(),
+        };
+        for number in 0..9 {
+            let of = ResourceType {
+                group: "a.example.com".into(),
+                plural: format!("a{number}").into(),
+                ..PODS.clone()
+            };
+            let first = Need::First {
+                of,
+                namespace: "shop".to_owned(),
+            };
+            world.load(first, Loaded::Denied);
+        }
+        for of in [&DEPLOYMENTS, &INGRESSES] {
+            world.load(list(of.clone()), Loaded::Denied);
+        }
+        let types = Need::List {
+            of: CUSTOM_RESOURCE_DEFINITIONS.clone(),
+            namespace: String::new(),
+            fields: String::new(),
+        };
+        world.load(types, Loaded::Denied);
+        let seen = world.withheld();
+        assert_eq!(seen.len(), 12);
+        assert!(
+            seen[..3].iter().all(|text| !text.contains("example.com")),
+            "{seen:?}"
+        );
+        let within = world.withheld_within("shop");
+        assert_eq!(within.len(), 11);
+        assert!(
+            !within.iter().any(|text| text.contains("customresource")),
+            "{within:?}"
+        );
+        assert_eq!(world.withheld_within(""), seen);
+    }
 
     static ANSWERED: AtomicUsize = AtomicUsize::new(0);
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use steersman_objects::{PersistentVolumeClaim, StorageClass};
 use steersman_runtime::informer::Store;
-use steersman_why::existing;
+use steersman_why::listed;
 
 /// The lack of a default class for `claim`, and the person that can mark one. `None` if the claim names a class, also an
 /// empty one, or a volume. A class that becomes the default is that of the claim, too.
@@ -17,23 +17,26 @@ pub(super) fn unclassified(
         return None;
     }
     let names = names(classes);
-    let (default, marks) = match &names[..] {
-        [] => (
-            "and no StorageClass exists".to_owned(),
+    let names: Vec<&str> = names.iter().map(|name| &**name).collect();
+    let exist = match names.len() {
+        1 => "exists",
+        _ => "exist",
+    };
+    let (lack, marks) = if names.is_empty() {
+        (
+            "; the cluster has no StorageClass".to_owned(),
             "a StorageClass with its provisioner, as the default",
-        ),
-        names => (
+        )
+    } else {
+        (
             format!(
-                "and none is the default ({})",
-                existing(names.iter().map(|name| &**name))
+                "; no StorageClass is the default ({} {exist})",
+                listed(&names)
             ),
             "one StorageClass as the default: annotation storageclass.kubernetes.io/is-default-class",
-        ),
+        )
     };
-    Some((
-        format!("; the claim names no StorageClass, {default}"),
-        format!("administrator of the cluster ({marks})"),
-    ))
+    Some((lack, format!("administrator of the cluster ({marks})")))
 }
 
 /// The names of `classes`, sorted.
@@ -66,16 +69,12 @@ mod tests {
             unclassified(&claim, &classes.collect())
         };
         let (message, who) = told(json!({}), &["gp3", "gp2"]).unwrap();
-        assert_eq!(
-            message,
-            "; the claim names no StorageClass, and none is the default (there are gp2, gp3)"
-        );
+        assert_eq!(message, "; no StorageClass is the default (gp2, gp3 exist)");
+        let (message, _) = told(json!({}), &["gp3"]).unwrap();
+        assert_eq!(message, "; no StorageClass is the default (gp3 exists)");
         assert!(who.starts_with("administrator of the cluster (one StorageClass as the default"));
         let (message, who) = told(json!({}), &[]).unwrap();
-        assert_eq!(
-            message,
-            "; the claim names no StorageClass, and no StorageClass exists"
-        );
+        assert_eq!(message, "; the cluster has no StorageClass");
         assert!(who.contains("a StorageClass with its provisioner"));
         assert_eq!(told(json!({"storageClassName": ""}), &["gp2"]), None);
         assert_eq!(told(json!({"volumeName": "disk"}), &["gp2"]), None);

@@ -169,7 +169,7 @@ pub(super) const STORIES: &[Story] = &[
         about: ("pvc", "shared"),
         truth: Truth::Cause(
             Code::NoMatchingVolume,
-            "no storage class is set; the claim names no StorageClass, and none is the default (there are gp2, gp3)",
+            "no storage class is set; no StorageClass is the default (gp2, gp3 exist)",
             "administrator of the cluster (one StorageClass as the default: annotation storageclass.kubernetes.io/is-default-class), creator of a PersistentVolume that fits, or owner of the claim (storageClassName)",
         ),
     },

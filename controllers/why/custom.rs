@@ -1,9 +1,11 @@
 //! Custom resources among all objects that stand still. A cluster has many types of them, so types and objects have a
 //! bound, and other objects are read first.
 
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use steersman_values::resource::{CUSTOM_RESOURCE_DEFINITIONS, ResourceType};
 use steersman_why::{Doc, Explanation, Program, World, conditions};
+
+use super::operation;
 
 /// Types whose objects one list reads. Those of known programs come first.
 const TYPES: usize = 30;
@@ -21,7 +23,9 @@ pub(super) fn stuck(world: &World, namespace: &str) -> Vec<Explanation> {
     let types = types(world, namespace);
     let objects = types.iter().flat_map(|of| {
         let all = world.first(of, namespace).unwrap_or_default().iter();
-        let meant = all.filter(|doc| is_meant(world, doc));
+        let meant = all.filter(move |doc| {
+            is_meant(world, doc) || operation::started(of, doc).is_some_and(|at| is_old(world, at))
+        });
         meant.map(move |doc| (of, doc))
     });
     let about = objects.take(SHOWN).map(|(of, doc)| world.explain(of, doc));
@@ -43,14 +47,18 @@ fn types(world: &World, namespace: &str) -> Vec<ResourceType> {
     types.collect()
 }
 
+fn is_old(world: &World, since: Timestamp) -> bool {
+    world.now.duration_since(since) >= PATIENCE
+}
+
 /// Whether `doc` has been in deletion, or not ready, for some time.
 fn is_meant(world: &World, doc: &Doc) -> bool {
-    let is_old = |since| world.now.duration_since(since) >= PATIENCE;
     match doc.deleted_since() {
-        Some(since) => is_old(since),
-        None => conditions::all(doc)
-            .iter()
-            .any(|one| one.is_unready() && one.since().is_some_and(is_old)),
+        Some(since) => is_old(world, since),
+        None => conditions::all(doc).iter().any(|one| {
+            let since = one.since();
+            one.is_unready() && since.is_some_and(|since| is_old(world, since))
+        }),
     }
 }
 

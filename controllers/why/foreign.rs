@@ -14,7 +14,7 @@ use steersman_why::{
 };
 
 use super::linked::Absent;
-use super::{grants, issued, linked, listeners, triggers};
+use super::{grants, issued, linked, listeners, operation, triggers};
 
 /// Conditions of unknown meaning in one answer.
 const SHOWN: usize = 4;
@@ -73,7 +73,10 @@ pub(super) fn explain(world: &World, of: &ResourceType, doc: &Doc, answer: &mut 
         .filter(|one| one.message().is_empty() || told.insert(one.message()))
         .collect();
     let mut reasons: Vec<Reason> = bad.iter().map(|one| failed(world, of, doc, one)).collect();
-    reasons.extend(failed_state(world, of, doc).filter(|_| bad.is_empty()));
+    let operation = operation::running(world, of, doc, program(of, doc, None), answer);
+    let state = failed_state(world, of, doc);
+    reasons.extend(state.filter(|_| bad.is_empty() && !answer.is_stuck()));
+    reasons.extend(operation);
     let waits = reasons.is_empty() && waits(world, doc, &found);
     if !reasons.is_empty() {
         answer.state = match &bad[..] {

@@ -24,6 +24,7 @@ mod linked;
 mod listeners;
 mod missing;
 mod node;
+mod operation;
 mod snapshot;
 mod stuck;
 mod triggers;

@@ -25,6 +25,7 @@ mod listeners;
 mod missing;
 mod node;
 mod operation;
+mod quota;
 mod snapshot;
 mod stuck;
 mod triggers;
@@ -227,6 +228,7 @@ pub fn explain(world: &World, of: &ResourceType, doc: &Doc) -> Explanation {
     bindings::name_bindings(world, doc, &mut answer);
     identity::name_account(world, doc, &mut answer);
     limit_range::name_defaults(world, doc.namespace(), &mut answer);
+    quota::name_users(world, doc.namespace(), &mut answer);
     missing::name_existing(world, of, &mut answer);
     answer.sorted()
 }

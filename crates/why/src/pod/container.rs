@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 use steersman_values::resource::{NODES, SECRETS};
 
-use super::{KUBELET, RESTARTED, START, exit, name};
+use super::{KUBELET, RESTARTED, START, exit, name, probes};
 use crate::defaults::{Bound, Origin};
 use crate::{Code, Doc, Explanation, Reason, World, warning};
 
@@ -120,9 +120,11 @@ pub(super) fn killed_by_probe(world: &World, doc: &Doc, status: &Value) -> Optio
         (is_about && event.text("/reason") == "Unhealthy").then_some((probe.1, event))
     })?;
     let restarts = status["restartCount"].as_u64().unwrap_or_default();
+    let said = event.text("/message").trim();
+    let target = probes::told(doc, Some(name), said);
     let message = format!(
-        "container {name} is ended by the kubelet, because its {probe} fails (exit code {code}, {restarts} restarts): {}",
-        event.text("/message").trim()
+        "container {name} is ended by the kubelet, because its {probe} fails (exit code {code}, {restarts} restarts): \
+         {said}{target}"
     );
     let reason = Reason::new(Code::ProbeKills, KUBELET, message);
     Some(reason.who(format!(

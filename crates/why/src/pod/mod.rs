@@ -10,6 +10,7 @@ mod evicted;
 mod files;
 mod groups;
 mod policies;
+mod probes;
 mod produced;
 mod readiness;
 mod scheduling;

@@ -1,7 +1,7 @@
 //! Why a pod with running containers is not ready.
 
 use super::container::{crashed_before, killed_by_probe};
-use super::{KUBELET, START, starting};
+use super::{KUBELET, START, probes, starting};
 use crate::{Code, Doc, Explanation, Reason, World, warning};
 
 /// The reasons why a pod with running containers is not ready.
@@ -48,7 +48,9 @@ pub(super) fn unready(world: &World, doc: &Doc, answer: &mut Explanation) {
         return;
     }
     if let Some(event) = warning(world, doc, &["Unhealthy"]) {
-        let mut reason = Reason::new(Code::PodNotReady, KUBELET, event.message.trim())
+        let said = event.message.trim();
+        let message = format!("{said}{}", probes::told(doc, None, said));
+        let mut reason = Reason::new(Code::PodNotReady, KUBELET, message)
             .who("owner of the container's program and of its probes")
             .since(since.or(event.first));
         reason.last_try = event.at;

@@ -51,14 +51,15 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
     for (why, names) in &excluded {
         let message = format!("no new pod on {}: {why}", list(names));
         let reason = Reason::new(Code::NodeExcluded, NAME, message).field("nodes", names.len());
+        let owner = format!(
+            "owner of DaemonSet {} (node selector, affinity, tolerations)",
+            doc.name()
+        );
         // A DaemonSet without a fitting node may have a wrong selector.
-        answer.add(match desired {
-            0 => reason.who(format!(
-                "owner of DaemonSet {} (node selector, affinity, tolerations), or administrator of the nodes",
-                doc.name()
-            )),
-            _ => reason,
-        });
+        answer.add(reason.who(match desired {
+            0 => format!("{owner}, or administrator of the nodes"),
+            _ => format!("{owner}, if it shall run there"),
+        }));
     }
     if let Some(reason) = keys::not_observed(world, doc, NAME) {
         answer.add(reason);

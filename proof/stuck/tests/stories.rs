@@ -134,6 +134,7 @@ fn the_list_has_custom_resources_in_deletion_and_those_that_are_not_ready() {
             true,
         ),
         ("a custom resource is not ready", true),
+        ("the hook of an application of Argo CD gets no pod", true),
         ("a custom resource is ready", false),
     ];
     for (title, expected) in cases {

@@ -17,6 +17,7 @@ mod batch;
 mod blind;
 mod blind_eighth;
 mod blind_eleventh;
+mod blind_fifteenth;
 mod blind_fifth;
 mod blind_fourteenth;
 mod blind_ninth;
@@ -35,7 +36,7 @@ use crate::Story;
 
 /// All stories, sorted by their question.
 pub fn all() -> Vec<&'static Story> {
-    let groups: [&[Story]; 17] = [
+    let groups: [&[Story]; 18] = [
         workloads::STORIES,
         deletion::STORIES,
         batch::STORIES,
@@ -53,6 +54,7 @@ pub fn all() -> Vec<&'static Story> {
         blind_twelfth::STORIES,
         blind_thirteenth::STORIES,
         blind_fourteenth::STORIES,
+        blind_fifteenth::STORIES,
     ];
     let mut all: Vec<&Story> = groups.into_iter().flatten().collect();
     all.sort_by_key(|story| story.question);

@@ -86,6 +86,24 @@ async fn an_apply_reads_yaml_as_go_does() {
         let expected = format!("error decoding YAML: error converting YAML to JSON: {why}");
         assert_eq!(message(&applied), (400, &*expected), "{yaml}");
     }
+    let path = format!("{MAPS}/m{DRY}&force=true");
+    let octet = ask(&cluster.client(), "PATCH", &path, APPLY, b"a: \xff\n").await;
+    let why =
+        "error decoding YAML: error converting YAML to JSON: yaml: invalid leading UTF-8 octet";
+    assert_eq!(message(&octet), (400, why));
+    for (yaml, found) in [
+        ("[]", "array"),
+        ("5", "number"),
+        ("x", "string"),
+        ("on", "bool"),
+    ] {
+        let applied = apply(&cluster, &format!("{MAPS}/m"), yaml).await;
+        let expected = format!(
+            "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {found} into Go \
+             value of type map[string]interface {{}}"
+        );
+        assert_eq!(message(&applied), (400, &*expected), "{yaml}");
+    }
     let modes = "apiVersion: v1\nkind: Pod\nmetadata: {name: m}\nspec:\n  containers: [{name: a, image: a}]\n  \
                  volumes: [{name: v, configMap: {name: c, defaultMode: 0644}}]\n  terminationGracePeriodSeconds: 1e3\n";
     let applied = apply(&cluster, &format!("{PODS}/m"), modes).await;
@@ -300,7 +318,7 @@ async fn roles_of_a_new_cluster_have_managers() {
     let cluster = cluster();
     let path = "/apis/rbac.authorization.k8s.io/v1/clusterroles/admin";
     let role = ask(&cluster.client(), "GET", path, "", b"").await.body;
-    assert_eq!(role["rules"], Value::Null);
+    assert_eq!(role.get("rules"), Some(&Value::Null));
     let entries = role["metadata"]["managedFields"].as_array().unwrap();
     assert_eq!(entries.len(), 1);
     assert_eq!(entries[0]["manager"], "kube-apiserver");
@@ -312,6 +330,33 @@ async fn roles_of_a_new_cluster_have_managers() {
         },
     });
     assert_eq!(entries[0]["fieldsV1"], fields);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_addresses_of_services_have_a_range() {
+    let cluster = cluster();
+    let path = "/apis/networking.k8s.io/v1/servicecidrs/kubernetes";
+    let range = ask(&cluster.client(), "GET", path, "", b"").await.body;
+    assert_eq!(range["spec"], json!({"cidrs": ["10.96.0.0/16"]}));
+    let condition = &range["status"]["conditions"][0];
+    let expected = json!({
+        "type": "Ready", "status": "True", "reason": "", "message": "Kubernetes default Service CIDR is ready",
+        "lastTransitionTime": range["metadata"]["creationTimestamp"],
+    });
+    assert_eq!(condition, &expected);
+    let fields =
+        json!({".": {}, "f:lastTransitionTime": {}, "f:message": {}, "f:status": {}, "f:type": {}});
+    let entries = [
+        json!({"manager": "kubernetes-service-cidr-controller", "operation": "Apply", "subresource": "status",
+            "fieldsV1": {"f:status": {"f:conditions": {"k:{\"type\":\"Ready\"}": fields}}}}),
+        json!({"manager": "kube-apiserver", "operation": "Update", "fieldsV1": {"f:spec": {"f:cidrs": {}}}}),
+    ];
+    let mut found = range["metadata"]["managedFields"].clone();
+    for entry in found.as_array_mut().unwrap() {
+        let entry = entry.as_object_mut().unwrap();
+        entry.retain(|name, _| !["time", "fieldsType", "apiVersion"].contains(&name.as_str()));
+    }
+    assert_eq!(found, json!(entries));
 }
 
 /// A definition with a deprecated version and better ones.

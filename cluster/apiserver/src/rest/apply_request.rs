@@ -278,11 +278,15 @@ fn parse(
     wanted_kind: &str,
     body: &[u8],
 ) -> Result<(Value, Option<String>), Status> {
-    let invalid_yaml =
-        |why: &dyn std::fmt::Display| Status::bad_request(format!("error decoding YAML: {why}"));
-    let text = std::str::from_utf8(body).map_err(|error| invalid_yaml(&error))?;
+    let invalid_yaml = |why: &str| Status::bad_request(format!("error decoding YAML: {why}"));
     let (config, duplicates) =
-        yaml::parse(text).map_err(|why| invalid_yaml(&format!("{}{why}", yaml::CONVERTING)))?;
+        yaml::parse(body).map_err(|why| invalid_yaml(&format!("{}{why}", yaml::CONVERTING)))?;
+    if !config.is_object() && !config.is_null() {
+        let found = schema::decode::json_type(&config);
+        return Err(invalid_yaml(&format!(
+            "error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {found} into Go value of type map[string]interface {{}}"
+        )));
+    }
     let api_version = config["apiVersion"].as_str().unwrap_or_default();
     let kind = config["kind"].as_str().unwrap_or_default();
     if kind != wanted_kind || api_version != wanted_version {

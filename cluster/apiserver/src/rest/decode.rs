@@ -5,25 +5,14 @@
 use serde_json::{Map, Value};
 
 use super::query::{Query, invalid_options};
-use super::{duplicates, metadata, yaml};
+use super::{body_value, metadata, yaml};
 use crate::fielderror::{FieldError, Problem};
 use crate::kinds::Resource;
 use crate::schema;
 use crate::status::Status;
 
-const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
-
-/// Media types of request bodies, for the text of the 415.
-const ACCEPTED: &[&str] = &["application/json", "application/yaml", PROTOBUF];
-
 /// Most field errors in one answer, as upstream's strict decoder collects.
 const MAX_FIELD_ERRORS: usize = 100;
-
-/// Bytes of a body without a kind that the error shows.
-const SHOWN_BYTES: usize = 30;
-
-/// Characters of a text body that the error shows.
-const SHOWN_CHARACTERS: usize = 30;
 
 /// The media type without its parameters.
 pub(super) fn media_type(content_type: &str) -> &str {
@@ -33,7 +22,7 @@ pub(super) fn media_type(content_type: &str) -> &str {
 /// Decodes a body that is not an object of a resource, such as options. 400 if a field has the
 /// wrong type.
 pub(super) fn parse(kind: &str, content_type: &str, body: &[u8]) -> Result<Value, Status> {
-    let (value, _) = parse_with_duplicates(kind, content_type, body)?;
+    let (value, _) = body_value::read(kind, content_type, body)?;
     let is_other = value["kind"]
         .as_str()
         .is_some_and(|named| !named.is_empty() && named != kind);
@@ -72,41 +61,6 @@ fn no_conversion(given: &str, api_version: &str, group: &str, kind: &str) -> Sta
     ))
 }
 
-/// The same, with the errors about duplicate fields.
-fn parse_with_duplicates(
-    kind: &str,
-    content_type: &str,
-    body: &[u8],
-) -> Result<(Value, Vec<String>), Status> {
-    let unrecognized = |error: &dyn std::fmt::Display| {
-        let shown = if body.is_empty() {
-            "<empty>".into()
-        } else {
-            String::from_utf8_lossy(body)
-        };
-        Status::bad_request(format!(
-            "the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; \
-             json parse error: {error} ({shown})"
-        ))
-    };
-    match media_type(content_type) {
-        "application/json" | "" | "*/*" => duplicates::parse(&String::from_utf8_lossy(body))
-            .map(|(value, paths)| (value, paths.iter().map(duplicate_field).collect()))
-            .map_err(|error| if error.is_eof() { unrecognized(&"unexpected end of JSON input") } else { unrecognized(&error) }),
-        "application/yaml" => {
-            let text = std::str::from_utf8(body).map_err(|error| unrecognized(&error))?;
-            let (value, duplicates) = yaml::parse(text).map_err(|error| unrecognized(&error))?;
-            Ok((value, duplicates.into_iter().collect()))
-        }
-        PROTOBUF => schema::protobuf::object(kind, body).map(|value| (value, Vec::new())).map_err(|error| {
-            let shown: String = body.iter().take(SHOWN_BYTES).map(|byte| format!("{byte:02x}")).collect();
-            let shown = if body.is_empty() { "<empty>" } else { &shown };
-            Status::bad_request(format!("the object provided is unrecognized (must be of type {kind}): {error} ({shown})"))
-        }),
-        _ => Err(Status::unsupported_body(ACCEPTED)),
-    }
-}
-
 /// Decodes an object of `resource`. Returns its stored form and the warnings about it.
 pub(super) fn object(
     resource: &Resource,
@@ -114,7 +68,7 @@ pub(super) fn object(
     body: &[u8],
     strictness: Strictness,
 ) -> Result<(Value, Vec<String>), Status> {
-    let (mut value, duplicates) = parse_with_duplicates(&resource.kind, content_type, body)?;
+    let (mut value, duplicates) = body_value::read(&resource.kind, content_type, body)?;
     match resource.custom {
         Some(_) => check_custom_kind(resource, &value, body, strictness)?,
         None => check_kind(resource, &value, strictness)?,
@@ -312,8 +266,8 @@ fn check_custom_kind(
     let kind = value["kind"].as_str().unwrap_or_default();
     let api_version = value["apiVersion"].as_str().unwrap_or_default();
     if kind.is_empty() {
-        let body = String::from_utf8_lossy(body);
-        let why = format!("Object 'Kind' is missing in '{body}'");
+        let shown = String::from_utf8_lossy(body);
+        let why = format!("Object 'Kind' is missing in '{shown}'");
         // Only the lenient decoder knows the kind that it wanted.
         if strictness == Strictness::Ignore {
             let kind = &resource.kind;
@@ -322,13 +276,10 @@ fn check_custom_kind(
                 "{kind} in version \"{version}\" cannot be handled as a {kind}: {why}"
             )));
         }
-        let mut start: String = body.chars().take(SHOWN_CHARACTERS).collect();
-        if start.len() < body.len() {
-            start += " ...";
-        }
         return Err(Status::bad_request(format!(
-            "the object provided is unrecognized (must be of type {}): {why} ({start})",
-            resource.kind
+            "the object provided is unrecognized (must be of type {}): {why} ({})",
+            resource.kind,
+            body_value::summary(body)
         )));
     }
     if api_version != expected {

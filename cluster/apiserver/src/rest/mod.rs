@@ -31,6 +31,7 @@ mod aggregation;
 mod api_services;
 mod apply_request;
 mod body;
+mod body_value;
 mod certificates;
 mod commit;
 mod components;

@@ -4,8 +4,9 @@
 //! Upstream: `decode.go` of `go.yaml.in/yaml/v2`, and `yaml.go` of `sigs.k8s.io/yaml`.
 
 use std::collections::HashSet;
+use std::fmt::{Display, LowerExp};
 
-use serde_json::{Map, Number, Value};
+use serde_json::{Map, Value};
 
 use super::nodes::{Content, Node, Pair};
 use super::resolve::{self, Scalar};
@@ -19,6 +20,11 @@ const MERGE_TAG: &str = "tag:yaml.org,2002:merge";
 const FEW_NODES: f64 = 400_000.0;
 const MANY_NODES: f64 = 4_000_000.0;
 
+/// Most bytes of texts that aliases copy. Upstream has no such bound: its copies share their bytes.
+const MAX_COPIED: usize = 64 << 20;
+
+const TOO_MANY_ALIASES: &str = "yaml: document contains excessive aliasing";
+
 /// Decodes one document.
 #[derive(Default)]
 pub(super) struct Decoder {
@@ -27,21 +33,41 @@ pub(super) struct Decoder {
     nodes: usize,
     nodes_by_alias: usize,
     alias_depth: usize,
+    bytes_by_alias: usize,
 }
 
 /// A mapping while it grows.
 #[derive(Default)]
 struct Mapping {
     values: Map<String, Value>,
-    /// The keys in Go's syntax, which tells `1` from `"1"`.
-    keys: HashSet<String>,
+    /// The keys in Go's syntax, which tells `1` from `"1"`, and whether they are floats.
+    keys: HashSet<(String, bool)>,
+}
+
+/// A key of a mapping.
+struct Key {
+    /// As JSON has it.
+    text: String,
+    /// In Go's syntax.
+    shown: String,
+    is_float: bool,
+}
+
+impl Key {
+    fn of(value: &impl Display) -> Self {
+        Self {
+            text: value.to_string(),
+            shown: value.to_string(),
+            is_float: false,
+        }
+    }
 }
 
 impl Decoder {
     pub(super) fn value(&mut self, node: &Node) -> Result<Value, String> {
         self.count()?;
         match &node.content {
-            Content::Scalar { .. } => json(scalar(node)?),
+            Content::Scalar { .. } => json(self.scalar(node)?),
             Content::List(items) => items.iter().map(|item| self.value(item)).collect(),
             Content::Mapping(pairs) => {
                 let mut mapping = Mapping::default();
@@ -59,6 +85,19 @@ impl Decoder {
         decoded
     }
 
+    fn scalar(&mut self, node: &Node) -> Result<Scalar, String> {
+        let value = scalar(node)?;
+        if let Scalar::Text(text) = &value
+            && self.alias_depth > 0
+        {
+            self.bytes_by_alias += text.len();
+        }
+        if self.bytes_by_alias > MAX_COPIED {
+            return Err(TOO_MANY_ALIASES.to_owned());
+        }
+        Ok(value)
+    }
+
     /// Refuses documents that are mostly repetitions. Upstream: `unmarshal` and `allowedAliasRatio`.
     fn count(&mut self) -> Result<(), String> {
         self.nodes += 1;
@@ -67,7 +106,7 @@ impl Decoder {
         let range = (nodes.clamp(FEW_NODES, MANY_NODES) - FEW_NODES) / (MANY_NODES - FEW_NODES);
         let allowed = nodes * (0.99 - 0.89 * range);
         if self.nodes_by_alias > 100 && self.nodes > 1000 && self.nodes_by_alias as f64 > allowed {
-            return Err("yaml: document contains excessive aliasing".to_owned());
+            return Err(TOO_MANY_ALIASES.to_owned());
         }
         Ok(())
     }
@@ -79,15 +118,20 @@ impl Decoder {
                 continue;
             }
             self.count()?;
-            let (key, shown) = self.key(key)?;
+            let Key {
+                text,
+                shown,
+                is_float,
+            } = self.key(key)?;
             let line = value.line;
             let value = self.value(value)?;
-            if mapping.keys.contains(&shown) {
+            let is_new = mapping.keys.insert((shown.clone(), is_float));
+            // In Go, no two of these floats are equal.
+            if !is_new && shown != NAN {
                 self.repeated
                     .push(format!("line {line}: key {shown} already set in map"));
             }
-            mapping.keys.insert(shown);
-            mapping.values.insert(key, value);
+            mapping.values.insert(text, value);
         }
         Ok(())
     }
@@ -114,11 +158,10 @@ impl Decoder {
         }
     }
 
-    /// The key as JSON has it, and in Go's syntax.
-    fn key(&mut self, node: &Node) -> Result<(String, String), String> {
+    fn key(&mut self, node: &Node) -> Result<Key, String> {
         let key = match &node.content {
-            Content::Alias(node) => return self.key(node),
-            Content::Scalar { .. } => scalar(node)?,
+            Content::Alias(node) => return self.by_alias(|decoder| decoder.key(node)),
+            Content::Scalar { .. } => self.scalar(node)?,
             Content::List(_) | Content::Mapping(_) => {
                 let value = self.value(node)?;
                 return Err(format!("yaml: invalid map key: {value}"));
@@ -127,17 +170,15 @@ impl Decoder {
         match key {
             Scalar::Text(text) => {
                 let shown = format!("{text:?}");
-                Ok((text, shown))
+                Ok(Key {
+                    text,
+                    shown,
+                    is_float: false,
+                })
             }
-            Scalar::Bool(value) => Ok((value.to_string(), value.to_string())),
-            Scalar::Int(value) => Ok((value.to_string(), value.to_string())),
-            // Upstream shortens to 32 bits here.
-            Scalar::Float(value) if value.is_finite() => {
-                Ok(((value as f32).to_string(), value.to_string()))
-            }
-            Scalar::Float(value) if value.is_nan() => Ok((".nan".to_owned(), "NaN".to_owned())),
-            Scalar::Float(value) if value < 0.0 => Ok(("-.inf".to_owned(), "-Inf".to_owned())),
-            Scalar::Float(_) => Ok((".inf".to_owned(), "+Inf".to_owned())),
+            Scalar::Bool(value) => Ok(Key::of(&value)),
+            Scalar::Int(value) => Ok(Key::of(&value)),
+            Scalar::Float(value) => Ok(float_key(value)),
             Scalar::Null => Err("unsupported map key of type: %!s(<nil>)".to_owned()),
             Scalar::Unsigned(_) => Err("unsupported map key of type: uint64".to_owned()),
         }
@@ -184,20 +225,51 @@ fn json(scalar: Scalar) -> Result<Value, String> {
         Scalar::Int(value) => Ok(Value::from(value)),
         Scalar::Unsigned(value) => Ok(Value::from(value as f64)),
         Scalar::Text(text) => Ok(Value::String(text)),
-        Scalar::Float(value) => {
-            if let Ok(whole) = value.to_string().parse::<i64>() {
-                return Ok(Value::from(whole));
-            }
-            let number = Number::from_f64(value).map(Value::Number);
-            number.ok_or_else(|| format!("json: unsupported value: {}", infinite(value)))
-        }
+        Scalar::Float(value) => match (infinite(value), value.to_string().parse::<i64>()) {
+            (Some(name), _) => Err(format!("json: unsupported value: {name}")),
+            (None, Ok(whole)) => Ok(Value::from(whole)),
+            (None, Err(_)) => Ok(Value::from(value)),
+        },
     }
 }
 
-fn infinite(value: f64) -> &'static str {
+/// Upstream shortens the text to 32 bits.
+fn float_key(value: f64) -> Key {
+    let short = value as f32;
+    let text = match infinite(f64::from(short)) {
+        None => shortest(short),
+        Some(NAN) => ".nan".to_owned(),
+        Some("-Inf") => "-.inf".to_owned(),
+        Some(_) => ".inf".to_owned(),
+    };
+    Key {
+        text,
+        shown: infinite(value).map_or_else(|| shortest(value), str::to_owned),
+        is_float: true,
+    }
+}
+
+/// A float as Go's `FormatFloat(value, 'g', -1, bits)` writes it.
+fn shortest(value: impl Display + LowerExp) -> String {
+    let scientific = format!("{value:e}");
+    let parts = scientific.split_once('e');
+    let parts = parts.and_then(|(digits, exponent)| Some((digits, exponent.parse::<i32>().ok()?)));
+    match parts {
+        Some((digits, exponent)) if !(-4..6).contains(&exponent) => {
+            format!("{digits}e{exponent:+03}")
+        }
+        _ => value.to_string(),
+    }
+}
+
+const NAN: &str = "NaN";
+
+/// Go's name of a number that is none or has no end.
+fn infinite(value: f64) -> Option<&'static str> {
     match value {
-        value if value.is_nan() => "NaN",
-        value if value < 0.0 => "-Inf",
-        _ => "+Inf",
+        value if value.is_finite() => None,
+        value if value.is_nan() => Some(NAN),
+        value if value < 0.0 => Some("-Inf"),
+        _ => Some("+Inf"),
     }
 }

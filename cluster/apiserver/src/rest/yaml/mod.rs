@@ -3,6 +3,7 @@
 mod decode;
 mod nodes;
 mod resolve;
+mod text;
 
 use serde_json::Value;
 
@@ -15,8 +16,8 @@ pub(super) const CONVERTING: &str = "error converting YAML to JSON: ";
 
 /// The value of the document, and the error of Go's strict parser about equal keys. An error is the
 /// reason why there is no value.
-pub(super) fn parse(text: &str) -> Result<(Value, Option<String>), String> {
-    let Some(document) = nodes::read(text)? else {
+pub(super) fn parse(body: &[u8]) -> Result<(Value, Option<String>), String> {
+    let Some(document) = nodes::read(&text::read(body)?)? else {
         return Ok((Value::Null, None));
     };
     let mut decoder = Decoder::default();
@@ -46,7 +47,7 @@ mod tests {
     use serde_json::json;
 
     fn value(text: &str) -> Value {
-        let (value, errors) = parse(text).unwrap();
+        let (value, errors) = parse(text.as_bytes()).unwrap();
         assert_eq!(errors, None, "{text}");
         value
     }
@@ -59,9 +60,12 @@ mod tests {
                         line 6: key \"e\" already set in map\n  line 7: key \"d\" already set in map\n  \
                         line 6: key \"a\" already set in map";
         let value = json!({"a": [{"d": null}], "b": {"c": "q"}});
-        assert_eq!(parse(text), Ok((value, Some(expected.to_owned()))));
+        assert_eq!(
+            parse(text.as_bytes()),
+            Ok((value, Some(expected.to_owned())))
+        );
         let unique = json!({"a": {"b": 1}, "c": {"b": 1}});
-        assert_eq!(parse("a: {b: 1}\nc: {b: 1}\n"), Ok((unique, None)));
+        assert_eq!(parse(b"a: {b: 1}\nc: {b: 1}\n"), Ok((unique, None)));
     }
 
     /// A real API server takes each of these texts, and stores this value.
@@ -106,7 +110,7 @@ mod tests {
     #[test]
     fn a_merge_replaces_the_keys_before_it() {
         let text = "a: &a {x: 1, q: 1}\nb: &b {q: 2}\nc: {x: 0, <<: [*a, *b], z: 3}\n";
-        let (merged, errors) = parse(text).unwrap();
+        let (merged, errors) = parse(text.as_bytes()).unwrap();
         let expected = json!({"a": {"x": 1, "q": 1}, "b": {"q": 2}, "c": {"x": 1, "q": 1, "z": 3}});
         assert_eq!(merged, expected);
         let lines = "yaml: unmarshal errors:\n  line 1: key \"x\" already set in map\n  \
@@ -137,8 +141,37 @@ mod tests {
             ),
         ];
         for (text, why) in refused {
-            assert_eq!(parse(text), Err(why.to_owned()), "{text}");
+            assert_eq!(parse(text.as_bytes()), Err(why.to_owned()), "{text}");
         }
+    }
+
+    #[test]
+    fn keys_that_are_floats_have_the_text_of_32_bits() {
+        let text = "{1e6: a, 123456.0: b, 1.234567e6: c, -1e-5: d, 0.1: e, 1e39: f, -1e39: g, .nan: h, .nan: i}";
+        let expected = json!({"1e+06": "a", "123456": "b", "1.234567e+06": "c", "-1e-05": "d", "0.1": "e",
+            ".inf": "f", "-.inf": "g", ".nan": "i"});
+        assert_eq!(value(text), expected);
+        assert_eq!(value("{1: a, 1.0: b}"), json!({"1": "b"}));
+        let (_, errors) = parse(b"{1e6: a, 1e6: b, 1.5: c, 1.5: d}").unwrap();
+        let lines = "yaml: unmarshal errors:\n  line 1: key 1e+06 already set in map\n  \
+                     line 1: key 1.5 already set in map";
+        assert_eq!(errors.as_deref(), Some(lines));
+    }
+
+    #[test]
+    fn aliases_copy_a_bounded_number_of_bytes() {
+        let text = |aliases: usize| {
+            let long = "x".repeat(1 << 20);
+            format!("a: &a {long}\nb: [{}]\n", "*a,".repeat(aliases))
+        };
+        assert!(parse(text(64).as_bytes()).is_ok());
+        let why = "yaml: document contains excessive aliasing";
+        assert_eq!(parse(text(65).as_bytes()), Err(why.to_owned()));
+    }
+
+    #[test]
+    fn a_carriage_return_ends_a_line() {
+        assert_eq!(value("a: 'x\ry'\r\nb: 1\r"), json!({"a": "x y", "b": 1}));
     }
 
     #[test]

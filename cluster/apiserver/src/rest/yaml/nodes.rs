@@ -12,9 +12,18 @@ use granit_parser::{ErrorKind, Event, Parser, ScalarStyle, ScanError, Span, StrI
 /// How far each try moves a continuation line to the right.
 const DEEPER: &str = "                                                                ";
 
+/// Most bytes that all passes over one text read together. Each line that moves costs a pass.
+const MAX_READ: usize = 256 << 20;
+
+/// Most levels of a value. `serde_json` reads no deeper, so it could not read the stored object again.
+/// Upstream has 10,000.
+const MAX_HEIGHT: usize = 127;
+
 /// One node, with the line of its first character.
 pub(super) struct Node {
     pub(super) line: usize,
+    /// The levels of lists and mappings in its value, those of aliases included.
+    height: usize,
     pub(super) content: Content,
 }
 
@@ -29,6 +38,23 @@ pub(super) enum Content {
     Alias(Rc<Node>),
 }
 
+impl Content {
+    fn height(&self) -> usize {
+        match self {
+            Self::Scalar { .. } => 0,
+            Self::Alias(node) => node.height,
+            Self::List(items) => 1 + highest(items.iter()),
+            Self::Mapping(pairs) => {
+                1 + highest(pairs.iter().flat_map(|pair| [&pair.key, &pair.value]))
+            }
+        }
+    }
+}
+
+fn highest<'n>(nodes: impl Iterator<Item = &'n Rc<Node>>) -> usize {
+    nodes.map(|node| node.height).max().unwrap_or_default()
+}
+
 pub(super) struct Pair {
     pub(super) key: Rc<Node>,
     pub(super) value: Rc<Node>,
@@ -36,33 +62,71 @@ pub(super) struct Pair {
 
 /// The first document of `text`. Go reads no further.
 pub(super) fn read(text: &str) -> Result<Option<Rc<Node>>, String> {
+    read_at_most(MAX_READ, text)
+}
+
+fn read_at_most(mut bytes: usize, text: &str) -> Result<Option<Rc<Node>>, String> {
     let mut text = Cow::Borrowed(text);
     loop {
+        bytes = bytes.checked_sub(text.len()).ok_or(TOO_SHALLOW)?;
         let line = match Reader::new(&text).document() {
             Err(Problem::Shallow(line)) => line,
+            Err(Problem::Indicator(start)) => return Err(indicator(&text, start)),
             Err(Problem::Other(why)) => return Err(why),
             Ok(document) => return Ok(document),
         };
-        text = Cow::Owned(deepened(&text, line));
+        let deeper = deepened(&text, line).ok_or_else(|| indicator(&text, line - 1))?;
+        text = Cow::Owned(deeper);
     }
+}
+
+const TOO_SHALLOW: &str = "yaml: invalid indentation in multiline quoted scalar";
+
+/// The error about the first document indicator behind this line.
+fn indicator(text: &str, line: usize) -> String {
+    let lines = text
+        .lines()
+        .skip(line)
+        .take_while(|line| !is_indicator(line));
+    let found = line + lines.count() + 1;
+    format!("yaml: line {found}: found unexpected document indicator")
+}
+
+/// Whether a document starts or ends with the line. No quoted scalar holds such a line.
+fn is_indicator(line: &str) -> bool {
+    let rest = line
+        .strip_prefix("---")
+        .or_else(|| line.strip_prefix("..."));
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with([' ', '\t', '\n']))
 }
 
 /// `text` with deeper continuation lines of a quoted scalar, from the line with this number on.
 ///
 /// libyaml allows any indentation there. It is no part of the value, so more of it changes nothing.
-fn deepened(text: &str, first: usize) -> String {
-    let mut lines: Vec<Cow<'_, str>> = text.split('\n').map(Cow::Borrowed).collect();
-    for line in lines.iter_mut().skip(first - 1) {
-        *line = Cow::Owned(format!("{DEEPER}{line}"));
+/// `None` for a document indicator, which is one in its first column alone.
+fn deepened(text: &str, first: usize) -> Option<String> {
+    let before = text.split_inclusive('\n').take(first - 1);
+    let (before, mut rest) = text.split_at(before.map(str::len).sum());
+    let mut deeper = before.to_owned();
+    while let Some(line) = rest.split_inclusive('\n').next()
+        && !is_indicator(line)
+    {
+        deeper += DEEPER;
+        deeper += line;
+        rest = &rest[line.len()..];
         // The scalar goes on until a quotation mark at least.
         if line.contains(['\'', '"']) {
             break;
         }
     }
-    lines.join("\n")
+    let is_moved = deeper.len() > before.len();
+    deeper += rest;
+    is_moved.then_some(deeper)
 }
 
 enum Problem {
+    /// A document indicator is in the quoted scalar that starts in this line.
+    Indicator(usize),
     /// The line continues a quoted scalar with less indentation than YAML 1.2 wants.
     Shallow(usize),
     Other(String),
@@ -73,6 +137,12 @@ impl From<ScanError> for Problem {
         let line = error.marker().line();
         if matches!(error.kind(), ErrorKind::InvalidQuotedScalarIndent) {
             return Self::Shallow(line);
+        }
+        if matches!(error.kind(), ErrorKind::DocumentIndicatorInQuotedScalar) {
+            return Self::Indicator(line);
+        }
+        if matches!(error.kind(), ErrorKind::RecursionLimitExceeded) {
+            return Self::too_deep();
         }
         // Go leaves out what the parser was at, and the first line. It counts from zero for its parser,
         // and from one for its scanner.
@@ -88,6 +158,12 @@ impl From<ScanError> for Problem {
             1 => format!("yaml: {why}"),
             _ => format!("yaml: line {shown}: {why}"),
         })
+    }
+}
+
+impl Problem {
+    fn too_deep() -> Self {
+        Self::Other(format!("yaml: exceeded max depth of {MAX_HEIGHT}"))
     }
 }
 
@@ -160,8 +236,16 @@ impl<'t> Reader<'t> {
                 return Err(Problem::Other(why));
             }
         };
+        let height = content.height();
+        if height > MAX_HEIGHT {
+            return Err(Problem::too_deep());
+        }
         let line = span.start.line();
-        let node = Rc::new(Node { line, content });
+        let node = Rc::new(Node {
+            line,
+            height,
+            content,
+        });
         if anchor != 0 {
             self.anchors.insert(anchor, Rc::clone(&node));
         }
@@ -196,11 +280,83 @@ impl<'t> Reader<'t> {
     fn ended(&self, value: Cow<'t, str>, style: ScalarStyle, span: &Span) -> Cow<'t, str> {
         let is_block = matches!(style, ScalarStyle::Literal | ScalarStyle::Folded);
         let at_end = span.end.byte_offset() == Some(self.text.len());
+        // Most scalars end here. A search for the last line would cost the length of that line.
+        if !is_block || !at_end {
+            return value;
+        }
         let last_line = self.text.rsplit('\n').next().unwrap_or_default();
-        let has_content = last_line.chars().count() > span.indent.unwrap_or(usize::MAX - 1);
+        let has_content = span
+            .indent
+            .is_some_and(|indent| last_line.chars().count() > indent);
         match value.strip_suffix('\n') {
-            Some(shorter) if is_block && at_end && has_content => Cow::Owned(shorter.to_owned()),
+            Some(shorter) if has_content => Cow::Owned(shorter.to_owned()),
             _ => value,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(bytes: usize, text: &str) -> Option<String> {
+        read_at_most(bytes, text).err()
+    }
+
+    #[test]
+    fn all_passes_over_a_text_are_bounded_together() {
+        let text = "- 'a\nb'\n".repeat(20);
+        assert_eq!(error(MAX_READ, &text), None);
+        assert_eq!(error(text.len() * 20, &text).as_deref(), Some(TOO_SHALLOW));
+        let hostile = "- 'a\nb'\n".repeat((3 << 20) / 8);
+        assert_eq!(error(MAX_READ, &hostile).as_deref(), Some(TOO_SHALLOW));
+    }
+
+    /// The work on a scalar is independent of the length of its line: the square of this text takes hours.
+    #[test]
+    fn a_long_line_costs_as_much_as_short_ones() {
+        let text = format!("[{}1]", "1,".repeat(300_000));
+        assert_eq!(error(MAX_READ, &text), None);
+    }
+
+    #[test]
+    fn values_have_no_more_levels_than_json() {
+        let lists = |levels: usize, inner: &str| {
+            format!("{}{inner}{}", "[".repeat(levels), "]".repeat(levels))
+        };
+        let too_deep = Some("yaml: exceeded max depth of 127".to_owned());
+        assert_eq!(error(MAX_READ, &lists(127, "1")), None);
+        for levels in [128, 255, 400] {
+            assert_eq!(error(MAX_READ, &lists(levels, "1")), too_deep, "{levels}");
+        }
+        let below = |levels| format!("a: &a {}\nb: {}\n", lists(60, ""), lists(levels, "*a"));
+        assert_eq!(error(MAX_READ, &below(66)), None);
+        assert_eq!(error(MAX_READ, &below(67)), too_deep);
+        let chain = (1..3000).map(|link| {
+            format!(
+                "a{link}: &a{link} {}\n",
+                lists(1, &format!("*a{}", link - 1))
+            )
+        });
+        let chain = format!("a0: &a0 []\n{}", chain.collect::<String>());
+        assert_eq!(error(MAX_READ, &chain), too_deep);
+    }
+
+    #[test]
+    fn no_quoted_scalar_holds_a_document_indicator() {
+        let why = |line| {
+            Some(format!(
+                "yaml: line {line}: found unexpected document indicator"
+            ))
+        };
+        for (text, line) in [
+            ("a:\n  b: 'x\n---\n  y'\n", 3),
+            ("a:\n  b: 'x\ny\n... z'\n", 4),
+            ("a: [\"b\n\n---\tc\"]\n", 3),
+            ("'b\n---", 2),
+        ] {
+            assert_eq!(error(MAX_READ, text), why(line), "{text}");
+        }
+        assert_eq!(error(MAX_READ, "a:\n  b: 'x\n---y'\n"), None);
     }
 }

@@ -113,8 +113,9 @@ fn integer(text: &str) -> Option<Scalar> {
     };
     let signed = i64::try_from(value).map(Scalar::Int).ok();
     signed.or_else(|| {
-        let unsigned = text.parse().ok().filter(|_| !text.starts_with('+'));
-        unsigned.map(Scalar::Unsigned)
+        let unsigned = u64::try_from(value).map(Scalar::Unsigned).ok();
+        // `ParseUint` knows no sign.
+        unsigned.filter(|_| digits == text)
     })
 }
 
@@ -169,6 +170,18 @@ mod tests {
             ("0x", text("0x")),
             ("9223372036854775808", Scalar::Unsigned(1 << 63)),
             ("+9223372036854775808", Scalar::Float(9223372036854775808.0)),
+            (
+                "18446744073709551616",
+                Scalar::Float(18446744073709551616.0),
+            ),
+            ("0xFFFFFFFFFFFFFFFF", Scalar::Unsigned(u64::MAX)),
+            ("+0xFFFFFFFFFFFFFFFF", text("+0xFFFFFFFFFFFFFFFF")),
+            ("0x10000000000000000", text("0x10000000000000000")),
+            ("01777777777777777777777", Scalar::Unsigned(u64::MAX)),
+            (
+                "0b1000000000000000000000000000000000000000000000000000000000000000",
+                Scalar::Unsigned(1 << 63),
+            ),
             (
                 "-9223372036854775809",
                 Scalar::Float(-9223372036854775808.0),

@@ -8,6 +8,7 @@ use serde_json::{Number, Value};
 use super::schema::{Additional, ListType, Schema};
 use crate::apimachinery::string_formats;
 use crate::fielderror::{FieldError, Problem};
+use crate::validate::is_known_format;
 
 /// The errors of `value` at `path` (empty for a whole object). Values that an update keeps from
 /// `old` are not checked again, so that old objects stay editable after a schema change.
@@ -134,13 +135,20 @@ impl Check<'_> {
                 .any(|kind| kind == found || (kind == "number" && found == "integer"))
             || (value.is_null() && schema.nullable);
         if !fits {
-            // With a format, the text names formats.
-            let (expected, found) = match value {
-                Value::Number(number) if !schema.format.is_empty() => {
-                    let own = if number.is_f64() { "float64" } else { "int64" };
-                    (schema.format.as_str(), own)
-                }
-                _ => (expected, found),
+            // Of numbers, the text names the types of Go's values.
+            let (found, own_format) = match value {
+                Value::Number(number) if number.is_f64() => ("number", "float64"),
+                Value::Number(_) => (found, "int64"),
+                _ => (found, ""),
+            };
+            let is_of_number =
+                schema.int_or_string || matches!(&*schema.kind, "integer" | "number");
+            let (expected, found) = match (format(schema), value) {
+                ("", _) | (_, Value::Null) => (expected, found),
+                // The validator of the format looks at these alone, and at texts only.
+                (_, Value::String(_) | Value::Array(_)) if !is_of_number => return,
+                (_, Value::String(_) | Value::Array(_)) => (expected, found),
+                (format, _) => (format, own_format),
             };
             let named = self.named(path);
             let why = format!("{named} in body must be of type {expected}: \"{found}\"");
@@ -167,8 +175,9 @@ impl Check<'_> {
     }
 
     fn number(&mut self, schema: &Schema, value: &Value, number: &Number, path: &str) {
-        if !is_in_range(number, &schema.kind, &schema.format) {
-            let format = match &*schema.format {
+        let format = format(schema);
+        if !is_in_range(number, &schema.kind, format) {
+            let format = match format {
                 "" => "(default format)".to_owned(),
                 format => format!("with format {format}"),
             };
@@ -364,10 +373,29 @@ fn type_of(value: &Value) -> &'static str {
     }
 }
 
-/// Whether JSON has the number as an integer. Upstream: `IsFloat64AJSONInteger` of `go-openapi/swag`.
+/// The format that has an effect.
+fn format(schema: &Schema) -> &str {
+    // A schema of two types has formats of texts alone.
+    let kind = if schema.int_or_string {
+        ""
+    } else {
+        &schema.kind
+    };
+    if is_known_format(kind, &schema.format) {
+        &schema.format
+    } else {
+        ""
+    }
+}
+
+/// Whether JSON has the number as an integer, but for a small error.
+/// Upstream: `IsFloat64AJSONInteger` of `go-openapi/swag`.
 fn is_whole(number: f64) -> bool {
     const LARGEST: f64 = 9_007_199_254_740_991.0;
-    number.fract() == 0.0 && number.abs() <= LARGEST
+    const RELATIVE_ERROR: f64 = 1e-9;
+    let rounded = number.round();
+    number.abs() <= LARGEST
+        && (number == rounded || (number - rounded).abs() < RELATIVE_ERROR * rounded.abs())
 }
 
 /// Whether a number of this type and format has a place for the value.
@@ -631,6 +659,47 @@ mod tests {
         ];
         for (schema, value, errors) in cases {
             assert_eq!(errors_of(spec(schema), json!({"a": value})), errors);
+        }
+    }
+
+    /// Each error is that of kube-apiserver 1.36.2.
+    #[test]
+    fn the_error_of_a_type_names_the_format_that_the_schema_has() {
+        let cases = [
+            ("integer", "int32", json!(true), ["", "int32"]),
+            ("integer", "int64", json!({}), ["", "int64"]),
+            ("number", "double", json!(true), ["", "double"]),
+            ("integer", "int32", json!("x"), ["string", "integer"]),
+            ("integer", "int32", json!([]), ["array", "integer"]),
+            ("integer", "uint8", json!(true), ["boolean", "integer"]),
+            ("string", "date", json!(5), ["int64", "date"]),
+            ("boolean", "int64", json!(5), ["integer", "boolean"]),
+            ("boolean", "int64", json!(2.0), ["number", "boolean"]),
+        ];
+        for (kind, format, value, [found, expected]) in cases {
+            let schema = spec(json!({"type": kind, "format": format}));
+            let error = format!(
+                "a: Invalid value: \"{found}\": a in body must be of type {expected}: \"{found}\""
+            );
+            assert_eq!(errors_of(schema, json!({"a": value})), [error], "{value}");
+        }
+        let accepted = [
+            ("string", "date", json!([])),
+            ("integer", "uint32", json!(99_999_999_999_u64)),
+        ];
+        for (kind, format, value) in accepted {
+            let schema = spec(json!({"type": kind, "format": format}));
+            assert_eq!(errors_of(schema, json!({"a": value})), [""; 0], "{value}");
+        }
+    }
+
+    #[test]
+    fn a_float_can_miss_an_integer_by_a_billionth() {
+        for number in [1e6 + 1e-4, -1e6 - 1e-4, 2.0, 0.0] {
+            assert!(is_whole(number), "{number}");
+        }
+        for number in [1e6 + 1e-2, 1e-12, 1e16, f64::NAN] {
+            assert!(!is_whole(number), "{number}");
         }
     }
 

@@ -142,18 +142,23 @@ fn unknown_formats(object: &Value, old: Option<&Value>) -> Vec<String> {
         .collect()
 }
 
+/// Whether schemas of this type have the format. Others have no effect.
+/// Upstream: `StripUnsupportedFormatsPostProcessorForVersion` of apiextensions-apiserver.
+pub(crate) fn is_known_format(kind: &str, format: &str) -> bool {
+    match kind {
+        "" | "string" => STRING_FORMATS.contains(&format.replace('-', "").as_str()),
+        "integer" => matches!(format, "int32" | "int64"),
+        "number" => matches!(format, "float" | "double"),
+        _ => false,
+    }
+}
+
 fn collect_unknown_formats(schema: &Value, found: &mut BTreeSet<String>) {
     if !schema.is_object() {
         return;
     }
     let format = text(schema, "format");
-    let is_known = match text(schema, "type") {
-        "" | "string" => STRING_FORMATS.contains(&format.replace('-', "").as_str()),
-        "integer" => matches!(format, "int32" | "int64"),
-        "number" => matches!(format, "float" | "double"),
-        _ => false,
-    };
-    if !format.is_empty() && !is_known {
+    if !format.is_empty() && !is_known_format(text(schema, "type"), format) {
         found.insert(format.to_owned());
     }
     for part in ["allOf", "anyOf", "oneOf"] {

@@ -4,6 +4,8 @@
 
 mod kinds;
 
+pub(crate) use kinds::is_known_format;
+
 use base64::Engine as _;
 use serde_json::Value;
 

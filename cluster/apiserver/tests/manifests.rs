@@ -335,6 +335,8 @@ async fn roles_of_a_new_cluster_have_managers() {
 #[tokio::test(start_paused = true)]
 async fn the_addresses_of_services_have_a_range() {
     let cluster = cluster();
+    let address = "127.0.0.1:0".parse().unwrap();
+    let _door = cluster.serve_https(address).await.unwrap();
     let path = "/apis/networking.k8s.io/v1/servicecidrs/kubernetes";
     let range = ask(&cluster.client(), "GET", path, "", b"").await.body;
     assert_eq!(range["spec"], json!({"cidrs": ["10.96.0.0/16"]}));

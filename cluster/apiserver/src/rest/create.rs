@@ -13,7 +13,7 @@ use super::commit::NotWritten;
 use super::decode::Strictness;
 use super::devices::date_taints;
 use super::managers::Tracking;
-use super::{Answer, Call, Server, certificates, decode, managers, metadata, owners};
+use super::{Answer, Call, Server, certificates, decode, depth, managers, metadata, owners};
 use crate::admission::{Operation, Request};
 use crate::apimachinery;
 use crate::kinds::Resource;
@@ -136,6 +136,7 @@ impl Server {
         let stored = resource.to_stored(&object, self).await?;
         // Holds the quotas until the commit has counted the object.
         let _charge = self.charge(target, &object, None, dry_run)?;
+        depth::check(stored.as_ref().unwrap_or(&object))?;
         if dry_run {
             return Ok(Arc::new(Object::unstored(resource, &key, &object)));
         }

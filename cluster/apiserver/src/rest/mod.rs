@@ -41,6 +41,7 @@ mod create;
 mod decode;
 mod definitions;
 mod delete;
+mod depth;
 mod devices;
 mod discovery;
 mod documents;

@@ -18,7 +18,7 @@ use super::devices::date_taints;
 use super::managers::{self, Tracking};
 use super::patching::Patch;
 use super::query::invalid_options;
-use super::{Answer, Call, Server, certificates, decode, metadata, owners, usable};
+use super::{Answer, Call, Server, certificates, decode, depth, metadata, owners, usable};
 use crate::admission::{Operation, Origin, Request};
 use crate::fielderror::{FieldError, Problem};
 use crate::kinds::Resource;
@@ -350,6 +350,7 @@ impl Server {
         if new == *old {
             return Ok(current.clone());
         }
+        depth::check(stored.as_ref().unwrap_or(&new))?;
         if dry_run {
             return Ok(Arc::new(Object::unstored(resource, &current.key, &new)));
         }

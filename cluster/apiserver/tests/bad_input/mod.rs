@@ -5,4 +5,5 @@ mod bodies;
 mod cases;
 mod changes;
 mod damage;
+mod depth;
 mod requests;

@@ -9,15 +9,13 @@ use std::rc::Rc;
 
 use granit_parser::{ErrorKind, Event, Parser, ScalarStyle, ScanError, Span, StrInput, options};
 
+use super::super::depth::MAX_LEVELS;
+
 /// How far each try moves a continuation line to the right.
 const DEEPER: &str = "                                                                ";
 
 /// Most bytes that all passes over one text read together. Each line that moves costs a pass.
 const MAX_READ: usize = 256 << 20;
-
-/// Most levels of a value. `serde_json` reads no deeper, so it could not read the stored object again.
-/// Upstream has 10,000.
-const MAX_HEIGHT: usize = 127;
 
 /// One node, with the line of its first character.
 pub(super) struct Node {
@@ -163,7 +161,7 @@ impl From<ScanError> for Problem {
 
 impl Problem {
     fn too_deep() -> Self {
-        Self::Other(format!("yaml: exceeded max depth of {MAX_HEIGHT}"))
+        Self::Other(format!("yaml: exceeded max depth of {MAX_LEVELS}"))
     }
 }
 
@@ -237,7 +235,7 @@ impl<'t> Reader<'t> {
             }
         };
         let height = content.height();
-        if height > MAX_HEIGHT {
+        if height > MAX_LEVELS {
             return Err(Problem::too_deep());
         }
         let line = span.start.line();

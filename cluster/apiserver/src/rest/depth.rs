@@ -1,0 +1,26 @@
+//! The most levels of an object.
+
+use serde_json::Value;
+
+use crate::status::Status;
+
+/// Most levels of a value. `serde_json` reads no deeper, so it could not read the stored object again.
+/// Upstream has 10,000.
+pub(super) const MAX_LEVELS: usize = 127;
+
+/// 400 for an object that could not be read again. A patch and managed fields add levels to those of
+/// bodies.
+pub(super) fn check(object: &Value) -> Result<(), Status> {
+    if fits(object, MAX_LEVELS) {
+        return Ok(());
+    }
+    Err(Status::bad_request("exceeded max depth"))
+}
+
+fn fits(value: &Value, levels: usize) -> bool {
+    match value {
+        Value::Array(items) => levels > 0 && items.iter().all(|item| fits(item, levels - 1)),
+        Value::Object(fields) => levels > 0 && fields.values().all(|field| fits(field, levels - 1)),
+        _ => true,
+    }
+}

@@ -14,6 +14,7 @@ pub(crate) mod addresses;
 pub(crate) mod errors;
 pub(crate) mod meta;
 pub(crate) mod path;
+pub(crate) mod schema_formats;
 pub(crate) mod version;
 pub(crate) mod webhook_client;
 

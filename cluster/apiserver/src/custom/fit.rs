@@ -6,9 +6,8 @@
 use serde_json::{Number, Value};
 
 use super::schema::{Additional, ListType, Schema};
-use crate::apimachinery::string_formats;
+use crate::apimachinery::{schema_formats, string_formats};
 use crate::fielderror::{FieldError, Problem};
-use crate::validate::is_known_format;
 
 /// The errors of `value` at `path` (empty for a whole object). Values that an update keeps from
 /// `old` are not checked again, so that old objects stay editable after a schema change.
@@ -381,7 +380,7 @@ fn format(schema: &Schema) -> &str {
     } else {
         &schema.kind
     };
-    if is_known_format(kind, &schema.format) {
+    if schema_formats::is_known(kind, &schema.format) {
         &schema.format
     } else {
         ""

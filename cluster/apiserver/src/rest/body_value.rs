@@ -4,7 +4,6 @@
 
 use serde_json::{Map, Value};
 
-use super::decode::{duplicate_field, media_type};
 use super::{duplicates, yaml};
 use crate::schema;
 use crate::status::Status;
@@ -16,6 +15,15 @@ const ACCEPTED: &[&str] = &["application/json", "application/yaml", PROTOBUF];
 
 /// Bytes of a body that an error shows.
 const SHOWN_BYTES: usize = 30;
+
+/// The media type without its parameters.
+pub(super) fn media_type(content_type: &str) -> &str {
+    content_type.split(';').next().unwrap_or_default().trim()
+}
+
+pub(super) fn duplicate_field(path: &String) -> String {
+    format!("duplicate field \"{path}\"")
+}
 
 /// The value of a body for an object of `kind`, and the errors about its duplicate fields.
 pub(super) fn read(

@@ -4,6 +4,7 @@
 
 use serde_json::{Map, Value};
 
+pub(super) use super::body_value::{duplicate_field, media_type};
 use super::query::{Query, invalid_options};
 use super::{body_value, metadata, yaml};
 use crate::fielderror::{FieldError, Problem};
@@ -13,11 +14,6 @@ use crate::status::Status;
 
 /// Most field errors in one answer, as upstream's strict decoder collects.
 const MAX_FIELD_ERRORS: usize = 100;
-
-/// The media type without its parameters.
-pub(super) fn media_type(content_type: &str) -> &str {
-    content_type.split(';').next().unwrap_or_default().trim()
-}
 
 /// Decodes a body that is not an object of a resource, such as options. 400 if a field has the
 /// wrong type.
@@ -139,10 +135,6 @@ impl Strictness {
 
 pub(super) fn unknown_field(path: &String) -> String {
     format!("unknown field \"{path}\"")
-}
-
-pub(super) fn duplicate_field(path: &String) -> String {
-    format!("duplicate field \"{path}\"")
 }
 
 /// Sets kind, version and `metadata` of an object. 400 if a field has the wrong type. Unknown

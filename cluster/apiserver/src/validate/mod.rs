@@ -55,7 +55,6 @@ pub(crate) use certificates::subject as certificate_subject;
 pub(crate) use events::{strict as strict_event, strict_update as strict_event_update};
 pub(crate) use service::addresses as service_addresses;
 pub use update::update;
-pub(crate) use warnings::is_known_format;
 
 /// Kinds whose own validation leaves the metadata to the checks of all kinds.
 const WITHOUT_METADATA: [&str; 2] = ["Event", "PodDisruptionBudget"];

@@ -7,39 +7,10 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use crate::apimachinery::errors::{at, list, text};
+use crate::apimachinery::schema_formats;
 
 /// Suffix of the names of static admission configurations.
 const STATIC_SUFFIX: &str = ".static.k8s.io";
-
-/// Formats of strings that validation knows, without hyphens.
-const STRING_FORMATS: [&str; 26] = [
-    "bsonobjectid",
-    "byte",
-    "cidr",
-    "creditcard",
-    "date",
-    "datetime",
-    "duration",
-    "email",
-    "hexcolor",
-    "hostname",
-    "ipv4",
-    "ipv6",
-    "isbn",
-    "isbn10",
-    "isbn13",
-    "k8slongname",
-    "k8sshortname",
-    "mac",
-    "password",
-    "rgbcolor",
-    "ssn",
-    "uri",
-    "uuid",
-    "uuid3",
-    "uuid4",
-    "uuid5",
-];
 
 /// Warnings about a new object, or about its update from `old`.
 pub(super) fn of(kind: &str, object: &Value, old: Option<&Value>) -> Vec<String> {
@@ -142,23 +113,12 @@ fn unknown_formats(object: &Value, old: Option<&Value>) -> Vec<String> {
         .collect()
 }
 
-/// Whether schemas of this type have the format. Others have no effect.
-/// Upstream: `StripUnsupportedFormatsPostProcessorForVersion` of apiextensions-apiserver.
-pub(crate) fn is_known_format(kind: &str, format: &str) -> bool {
-    match kind {
-        "" | "string" => STRING_FORMATS.contains(&format.replace('-', "").as_str()),
-        "integer" => matches!(format, "int32" | "int64"),
-        "number" => matches!(format, "float" | "double"),
-        _ => false,
-    }
-}
-
 fn collect_unknown_formats(schema: &Value, found: &mut BTreeSet<String>) {
     if !schema.is_object() {
         return;
     }
     let format = text(schema, "format");
-    if !format.is_empty() && !is_known_format(text(schema, "type"), format) {
+    if !format.is_empty() && !schema_formats::is_known(text(schema, "type"), format) {
         found.insert(format.to_owned());
     }
     for part in ["allOf", "anyOf", "oneOf"] {

@@ -4,8 +4,6 @@
 
 mod kinds;
 
-pub(crate) use kinds::is_known_format;
-
 use base64::Engine as _;
 use serde_json::Value;
 

@@ -86,8 +86,8 @@ impl Decoder {
     }
 
     fn scalar(&mut self, node: &Node) -> Result<Scalar, String> {
-        let value = scalar(node)?;
-        if let Scalar::Text(text) = &value
+        // Each alias reads the text again, also that of a number.
+        if let Content::Scalar { text, .. } = &node.content
             && self.alias_depth > 0
         {
             self.bytes_by_alias += text.len();
@@ -95,7 +95,7 @@ impl Decoder {
         if self.bytes_by_alias > MAX_COPIED {
             return Err(TOO_MANY_ALIASES.to_owned());
         }
-        Ok(value)
+        scalar(node)
     }
 
     /// Refuses documents that are mostly repetitions. Upstream: `unmarshal` and `allowedAliasRatio`.

@@ -160,13 +160,17 @@ mod tests {
 
     #[test]
     fn aliases_copy_a_bounded_number_of_bytes() {
-        let text = |aliases: usize| {
-            let long = "x".repeat(1 << 20);
-            format!("a: &a {long}\nb: [{}]\n", "*a,".repeat(aliases))
-        };
-        assert!(parse(text(64).as_bytes()).is_ok());
-        let why = "yaml: document contains excessive aliasing";
-        assert_eq!(parse(text(65).as_bytes()), Err(why.to_owned()));
+        // A text, and a number of as many bytes.
+        let longs = [
+            "x".repeat(1 << 20),
+            format!("0{}", "_".repeat((1 << 20) - 1)),
+        ];
+        for long in longs {
+            let text = |aliases: usize| format!("a: &a {long}\nb: [{}]\n", "*a,".repeat(aliases));
+            assert!(parse(text(64).as_bytes()).is_ok());
+            let why = "yaml: document contains excessive aliasing";
+            assert_eq!(parse(text(65).as_bytes()), Err(why.to_owned()));
+        }
     }
 
     #[test]

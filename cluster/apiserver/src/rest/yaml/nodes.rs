@@ -14,7 +14,8 @@ use super::super::depth::MAX_LEVELS;
 /// How far each try moves a continuation line to the right.
 const DEEPER: &str = "                                                                ";
 
-/// Most bytes that all passes over one text read together. Each line that moves costs a pass.
+/// Most bytes that all passes over one text read together. Each quoted text with such lines
+/// costs a pass, and one more for each further width of [`DEEPER`].
 const MAX_READ: usize = 256 << 20;
 
 /// One node, with the line of its first character.
@@ -169,6 +170,8 @@ struct Reader<'t> {
     text: &'t str,
     events: Parser<'t, StrInput<'t>>,
     anchors: HashMap<usize, Rc<Node>>,
+    /// The lists and mappings that are open.
+    levels: usize,
 }
 
 impl<'t> Reader<'t> {
@@ -179,6 +182,7 @@ impl<'t> Reader<'t> {
             text,
             events: Parser::new_from_str_with_options(text, options),
             anchors: HashMap::new(),
+            levels: 0,
         }
     }
 
@@ -215,8 +219,10 @@ impl<'t> Reader<'t> {
                 };
                 (content, anchor)
             }
-            Event::SequenceStart(_, anchor, _) => (Content::List(self.items()?), anchor),
-            Event::MappingStart(_, anchor, _) => (Content::Mapping(self.pairs()?), anchor),
+            Event::SequenceStart(_, anchor, _) => (Content::List(self.below(Self::items)?), anchor),
+            Event::MappingStart(_, anchor, _) => {
+                (Content::Mapping(self.below(Self::pairs)?), anchor)
+            }
             Event::Alias(anchor) => {
                 let node = self.anchors.get(&anchor).ok_or_else(|| {
                     let name = span.slice(self.text).unwrap_or_default();
@@ -248,6 +254,17 @@ impl<'t> Reader<'t> {
             self.anchors.insert(anchor, Rc::clone(&node));
         }
         Ok(node)
+    }
+
+    /// The parts of a list or of a mapping. The bound comes before the parts are read, since each level takes stack.
+    fn below<T>(&mut self, read: fn(&mut Self) -> Result<T, Problem>) -> Result<T, Problem> {
+        self.levels += 1;
+        if self.levels > MAX_LEVELS {
+            return Err(Problem::too_deep());
+        }
+        let parts = read(self)?;
+        self.levels -= 1;
+        Ok(parts)
     }
 
     fn items(&mut self) -> Result<Vec<Rc<Node>>, Problem> {
@@ -327,6 +344,9 @@ mod tests {
         for levels in [128, 255, 400] {
             assert_eq!(error(MAX_READ, &lists(levels, "1")), too_deep, "{levels}");
         }
+        // Lists below each other, and mappings of one pair in lists of one line.
+        let open = format!("{}{}", "- ".repeat(250), "[a: ".repeat(250));
+        assert_eq!(error(MAX_READ, &open), too_deep);
         let below = |levels| format!("a: &a {}\nb: {}\n", lists(60, ""), lists(levels, "*a"));
         assert_eq!(error(MAX_READ, &below(66)), None);
         assert_eq!(error(MAX_READ, &below(67)), too_deep);

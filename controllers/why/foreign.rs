@@ -74,16 +74,20 @@ pub(super) fn explain(world: &World, of: &ResourceType, doc: &Doc, answer: &mut 
         .collect();
     let mut reasons: Vec<Reason> = bad.iter().map(|one| failed(world, of, doc, one)).collect();
     let operation = operation::running(world, of, doc, program(of, doc, None), answer);
+    // An operation that moves is a fact, and no cause lies below it.
+    let (moves, waiting): (Vec<Reason>, Vec<Reason>) = operation
+        .into_iter()
+        .partition(|one| one.code == Code::ConditionOpen);
     let state = failed_state(world, of, doc);
     reasons.extend(state.filter(|_| bad.is_empty() && !answer.is_stuck()));
-    reasons.extend(operation);
+    reasons.extend(waiting);
     let waits = reasons.is_empty() && waits(world, doc, &found);
     if !reasons.is_empty() {
         answer.state = match &bad[..] {
             [] => "does not work, by the state of its status".to_owned(),
             _ => format!(
                 "does not work, by {} of its status",
-                count(reasons.len(), "condition")
+                count(bad.len(), "condition")
             ),
         };
     } else if waits {
@@ -119,6 +123,7 @@ pub(super) fn explain(world: &World, of: &ResourceType, doc: &Doc, answer: &mut 
         reason.since(one.since())
     });
     answer.reasons.extend(open);
+    answer.reasons.extend(moves);
     let reported = reported(world, doc);
     let is_told = |event: &Reason| {
         let mut known = answer.reasons.iter();
@@ -305,13 +310,18 @@ fn failed_state(world: &World, of: &ResourceType, doc: &Doc) -> Option<Reason> {
     // Argo CD keeps the last operation, also after the application is in sync by another way.
     let is_synced = doc.text("/status/sync/status") == "Synced";
     let is_past = |field: &str| is_synced && field.starts_with("/status/operationState/");
+    // An application lacks its objects until its first operation ends.
+    let is_expected = |state: &str| {
+        state.eq_ignore_ascii_case("missing") && operation::started(of, doc).is_some()
+    };
     let current = STATES.iter().filter(|(field, _)| !is_past(field));
     let (state, said) = current.into_iter().find_map(|(field, fields)| {
         let state = doc.text(field);
         let said = fields.iter().map(|field| doc.text(field).trim());
         let said = said.into_iter().find(|text| !text.is_empty());
         let waits = is_one_of(&PENDING, state) && said.is_some() && is_old;
-        (is_one_of(&FAILED, state) || waits).then_some((state, said))
+        let fails = is_one_of(&FAILED, state) && !is_expected(state);
+        (fails || waits).then_some((state, said))
     })?;
     let mut message = match said {
         Some(said) => format!("the state is {state}: {said}"),

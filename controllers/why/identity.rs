@@ -35,8 +35,7 @@ pub(super) fn name_account(world: &World, doc: &Doc, answer: &mut Explanation) {
         return;
     }
     let names: Vec<&str> = with_role.iter().map(|(name, _)| *name).collect();
-    let only = names.first().filter(|_| names.len() == 1);
-    let Some(name) = named(doc, &names).or(only.copied()) else {
+    let Some(name) = named(doc, &names) else {
         return;
     };
     let annotation = with_role.iter().find(|(other, _)| *other == name);

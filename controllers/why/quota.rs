@@ -3,6 +3,7 @@
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
 use steersman_values::quantity::Quantity;
 use steersman_values::resource::{PODS, RESOURCE_QUOTAS};
 use steersman_why::{Code, Doc, Explanation, World, maker, total};
@@ -29,8 +30,13 @@ fn users(world: &World, namespace: &str, message: &str) -> Option<String> {
     if quota.at("/spec/scopes").is_some() || quota.at("/spec/scopeSelector").is_some() {
         return None;
     }
+    // A refusal that other objects repeat may be one of another namespace, with a quota of the same name.
+    let limit = Quantity::parse(quota.at("/status/hard")?[resource].as_str()?)?;
+    if limited(message, resource) != Some(limit) {
+        return None;
+    }
     let pods = world.within(&PODS, namespace)?;
-    let parts = by_size(&pods, resource);
+    let parts = by_size(&pods, resource, world.now);
     if parts.len() < 2 {
         return None;
     }
@@ -48,12 +54,19 @@ fn refused(message: &str) -> Option<(&str, &str)> {
     Some((quota, resource))
 }
 
+/// The limit of `resource` in the refusal.
+fn limited(message: &str, resource: &str) -> Option<Quantity> {
+    let (_, limits) = message.split_once("limited: ")?;
+    let (_, limit) = limits.split_once(&format!("{resource}="))?;
+    Quantity::parse(limit.split([',', ' ', ';']).next()?)
+}
+
 /// The workloads of `pods` and their parts of `resource`, the largest one first.
-fn by_size(pods: &[&Doc], resource: &str) -> Vec<(String, Quantity)> {
+fn by_size(pods: &[&Doc], resource: &str, now: Timestamp) -> Vec<(String, Quantity)> {
     let mut parts: BTreeMap<String, Quantity> = BTreeMap::new();
     for pod in pods {
-        let is_over = matches!(pod.text("/status/phase"), "Succeeded" | "Failed");
-        if let Some(amount) = counted(pod, resource).filter(|_| !is_over) {
+        let is_counted = resource == "count/pods" || !is_over(pod, now);
+        if let Some(amount) = counted(pod, resource).filter(|_| is_counted) {
             let part = parts.entry(maker(pod)).or_insert(Quantity::whole(0));
             *part = part.plus(amount);
         }
@@ -61,6 +74,15 @@ fn by_size(pods: &[&Doc], resource: &str) -> Vec<(String, Quantity)> {
     let mut parts: Vec<_> = parts.into_iter().collect();
     parts.sort_by(|one, other| other.1.partial_cmp(&one.1).unwrap_or(Ordering::Equal));
     parts
+}
+
+/// Whether `pod` has ended, or should have ended by its grace period. The count of all objects has such pods too. Upstream:
+/// `QuotaV1Pod`.
+fn is_over(pod: &Doc, now: Timestamp) -> bool {
+    let grace = pod.number("/metadata/deletionGracePeriodSeconds");
+    let deleted = pod.time("/metadata/deletionTimestamp");
+    matches!(pod.text("/status/phase"), "Succeeded" | "Failed")
+        || deleted.is_some_and(|at| now.duration_since(at).as_secs() > grace)
 }
 
 /// The part of `pod` in a quota of `resource`. Upstream: `pkg/quota/v1/evaluator/core/pods.go`.
@@ -89,6 +111,8 @@ mod tests {
                        limited: limits.memory=32Gi";
         assert_eq!(refused(message), Some(("team", "limits.memory")));
         assert_eq!(refused("pods \"a\" is forbidden"), None);
+        assert_eq!(limited(message, "limits.memory"), Quantity::parse("32Gi"));
+        assert_eq!(limited(message, "pods"), None);
     }
 
     #[test]
@@ -107,7 +131,7 @@ mod tests {
         ];
         let pods: Vec<&Doc> = pods.iter().collect();
         let told = |resource: &str| {
-            let parts = by_size(&pods, resource).into_iter();
+            let parts = by_size(&pods, resource, Timestamp::UNIX_EPOCH).into_iter();
             let texts = parts.map(|(maker, amount)| format!("{maker} {}", amount.canonical()));
             texts.collect::<Vec<_>>().join(", ")
         };
@@ -117,6 +141,10 @@ mod tests {
         );
         assert_eq!(told("memory"), "pod shop/large 1Gi, pod shop/small 1Gi");
         assert_eq!(told("pods"), "pod shop/large 1, pod shop/small 1");
+        assert_eq!(
+            told("count/pods"),
+            "pod shop/large 1, pod shop/over 1, pod shop/small 1"
+        );
         assert_eq!(told("requests.storage"), "");
         assert_eq!(told("configmaps"), "");
     }

@@ -7,6 +7,11 @@ use crate::{Doc, World, affinity, maker, room, spread};
 
 /// Cordoned nodes that one answer judges. It reads the pods of each.
 const JUDGED: usize = 12;
+/// Words of the scheduler about rules that are not judged here.
+const OTHERS: [&str; 2] = [
+    "existing pods anti-affinity rules",
+    "exceed max volume count",
+];
 /// Nodes in one sentence.
 const SHOWN: usize = 3;
 
@@ -19,8 +24,10 @@ pub(crate) fn demand(
     message: &str,
 ) -> Option<Demand> {
     let site = site.filter(|site| site.are_volumes_read && site.are_claims_bound)?;
-    let asks_for_devices = !pod.items("/spec/resourceClaims").is_empty();
-    if !message.contains("were unschedulable") || asks_for_devices || !host_ports(pod).is_empty() {
+    let is_judged = pod.items("/spec/resourceClaims").is_empty() && host_ports(pod).is_empty();
+    // Pods on other nodes of a zone keep the pod away from the whole zone. Only those on the node itself are read.
+    let is_other = OTHERS.iter().any(|words| message.contains(words));
+    if !message.contains("were unschedulable") || !is_judged || is_other {
         return None;
     }
     let cordoned = site.candidates().into_iter();
@@ -177,6 +184,9 @@ mod tests {
             .as_deref(),
             Some("good, a, b are cordoned, and each would take the pod otherwise")
         );
+        let message =
+            format!("{MESSAGE} 1 node(s) didn't satisfy existing pods anti-affinity rules");
+        assert_eq!(told(&message, &with(vec![good()]), &spec), None);
         let message = "0/6 nodes are available: 6 Too many pods.";
         assert_eq!(told(message, &with(vec![good()]), &spec), None);
     }

@@ -123,7 +123,7 @@ pub fn total(pod: &Doc, list: &str, resource: &str) -> Option<Quantity> {
         .at("/spec/overhead")
         .and_then(|all| quantity(&all[resource]));
     let amount = own.or(all);
-    // Without a limit, the pod has none with its overhead.
+    // The overhead adds to a limit, and is none by itself.
     let overhead = overhead.filter(|_| amount.is_some() || list == "requests");
     amount.into_iter().chain(overhead).reduce(Quantity::plus)
 }

@@ -206,7 +206,7 @@ fn volume(world: &World, namespace: &str, claim: &str) -> Known<Doc> {
             "" => Known::Absent,
             name => world.get(&PERSISTENT_VOLUMES, "", name),
         },
-        unbound => unbound,
+        other => other,
     }
 }
 

@@ -192,7 +192,7 @@ impl World {
     fn withheld_except(&self, is_expected: impl Fn(&Need) -> bool) -> Vec<String> {
         let mut found = BTreeSet::new();
         for (need, outcome) in &self.loaded {
-            if is_expected(need) {
+            if matches!(outcome, Loaded::Denied) && is_expected(need) {
                 continue;
             }
             let why = match outcome {

@@ -1,4 +1,4 @@
-//! The probe behind a message of the kubelet, which names neither path nor port.
+//! The probe behind a message of the kubelet: a failure by its status names neither path nor port.
 
 use serde_json::Value;
 
@@ -11,6 +11,9 @@ const KINDS: [(&str, &str); 3] = [
     ("Startup", "startupProbe"),
 ];
 
+/// Parts of messages that name the address themselves.
+const TOLD: [&str; 3] = ["://", "dial tcp", "connect service"];
+
 /// `; the readinessProbe of container api is GET /health on port http`, for `Readiness probe failed: ...` about the container
 /// `name`, or the only one with such a probe. Empty if it is unknown.
 pub(super) fn told(doc: &Doc, name: Option<&str>, message: &str) -> String {
@@ -18,6 +21,9 @@ pub(super) fn told(doc: &Doc, name: Option<&str>, message: &str) -> String {
 }
 
 fn words(doc: &Doc, name: Option<&str>, message: &str) -> Option<String> {
+    if TOLD.iter().any(|part| message.contains(part)) {
+        return None;
+    }
     let is_kind = |(word, _): &&(&str, &str)| message.starts_with(&format!("{word} probe "));
     let (_, field) = KINDS.iter().find(is_kind)?;
     let lists = ["/spec/containers", "/spec/initContainers"].into_iter();
@@ -41,7 +47,11 @@ fn target(probe: &Value) -> Option<String> {
     let http = &probe["httpGet"];
     if let Some(port) = port(http) {
         let path = http["path"].as_str().unwrap_or("/");
-        return Some(format!("GET {path} on port {port}"));
+        let scheme = match http["scheme"].as_str() {
+            Some("HTTPS") => "HTTPS ",
+            _ => "",
+        };
+        return Some(format!("{scheme}GET {path} on port {port}"));
     }
     let others = [
         ("tcpSocket", "a connection to"),
@@ -72,8 +82,13 @@ mod tests {
             ),
             (
                 Some("log"),
-                "Liveness probe failed: dial tcp",
+                "Liveness probe failed: timeout",
                 "; the livenessProbe of container log is a connection to port 24224",
+            ),
+            (
+                Some("log"),
+                "Liveness probe failed: dial tcp 10.0.0.1:24224: connection refused",
+                "",
             ),
             (
                 Some("api"),

@@ -93,6 +93,29 @@ pub(super) const STORIES: &[Story] = &[
         ),
     },
     Story {
+        question: 3,
+        title: "the hook of an application of Argo CD runs",
+        run: Run::Nothing,
+        steps: &[
+            Step::Apply(crd!(
+                "argoproj.io",
+                "Application",
+                "applications",
+                "Namespaced"
+            )),
+            Step::Load(
+                r#"{"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "shop-db-migrate", "namespace": "default", "uid": "6d1f4c5e-0000-4000-8000-000000001531", "creationTimestamp": "2026-11-28T11:00:00Z", "generation": 1}, "spec": {"parallelism": 1, "completions": 1, "backoffLimit": 6, "completionMode": "NonIndexed", "suspend": false, "selector": {"matchLabels": {"batch.kubernetes.io/controller-uid": "6d1f4c5e-0000-4000-8000-000000001531"}}, "template": {"metadata": {"labels": {"batch.kubernetes.io/controller-uid": "6d1f4c5e-0000-4000-8000-000000001531"}}, "spec": {"restartPolicy": "Never", "containers": [{"name": "main", "image": "registry/app:1"}]}}}, "status": {"startTime": "2026-11-28T11:00:00Z", "active": 1, "ready": 1, "uncountedTerminatedPods": {}}}
+---
+{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "shop-db-migrate-x", "namespace": "default", "uid": "6d1f4c5e-0000-4000-8000-000000001532", "creationTimestamp": "2026-11-28T11:00:00Z", "labels": {"batch.kubernetes.io/controller-uid": "6d1f4c5e-0000-4000-8000-000000001531"}, "ownerReferences": [{"apiVersion": "batch/v1", "kind": "Job", "name": "shop-db-migrate", "uid": "6d1f4c5e-0000-4000-8000-000000001531", "controller": true, "blockOwnerDeletion": true}]}, "spec": {"nodeName": "node-1", "restartPolicy": "Never", "containers": [{"name": "main", "image": "registry/app:1"}]}, "status": {"phase": "Running", "startTime": "2026-11-28T11:00:00Z", "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": "2026-11-28T11:00:00Z"}]}}
+---
+{"apiVersion": "argoproj.io/v1", "kind": "Application", "metadata": {"name": "shop", "namespace": "default", "uid": "6d1f4c5e-0000-4000-8000-000000001533", "creationTimestamp": "2026-11-28T11:00:00Z"}, "spec": {"destination": {"server": "https://kubernetes.default.svc", "namespace": "default"}}, "status": {"sync": {"status": "OutOfSync"}, "health": {"status": "Missing"}, "resources": [{"kind": "ServiceAccount", "name": "shop", "namespace": "default", "version": "v1", "status": "OutOfSync", "health": {"status": "Missing"}}], "operationState": {"phase": "Running", "message": "waiting for completion of hook batch/Job/shop-db-migrate", "startedAt": "2026-11-28T11:00:00Z"}}}
+"#,
+            ),
+        ],
+        about: ("application", "shop"),
+        truth: Truth::Moves(Code::ConditionOpen),
+    },
+    Story {
         question: 8,
         title: "a quota is used up, for the most part by another workload",
         run: Run::Nothing,

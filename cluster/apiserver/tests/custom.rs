@@ -10,6 +10,8 @@ use steersman_devcluster::DevCluster;
 use steersman_devcluster::status::Status;
 use steersman_values::clock::Clock;
 
+use crate::support::widgets;
+
 const DEFINITION: &str =
     "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.example.com";
 const WIDGETS: &str = "/apis/example.com/v1/namespaces/default/widgets";
@@ -32,21 +34,6 @@ async fn undefine(cluster: &DevCluster) {
     gone.unwrap();
 }
 
-/// A definition of Widgets with these versions.
-fn definition(versions: Value) -> Value {
-    json!({
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": "widgets.example.com"},
-        "spec": {
-            "group": "example.com",
-            "scope": "Namespaced",
-            "names": {"plural": "widgets", "kind": "Widget", "shortNames": ["wd"]},
-            "versions": versions,
-        },
-    })
-}
-
 fn version(name: &str, spec: Value) -> Value {
     json!({
         "name": name, "served": true, "storage": name == "v1", "subresources": {"status": {}},
@@ -61,7 +48,7 @@ fn version(name: &str, spec: Value) -> Value {
 async fn with_widgets(spec: Value) -> DevCluster {
     let cluster = cluster();
     cluster
-        .create(definition(json!([version("v1", spec)])))
+        .create(widgets(json!([version("v1", spec)])))
         .await
         .unwrap();
     cluster
@@ -138,7 +125,7 @@ async fn deleting_a_definition_deletes_its_objects() {
 }
 
 fn definition_again() -> Value {
-    definition(json!([version("v1", json!({}))]))
+    widgets(json!([version("v1", json!({}))]))
 }
 
 #[tokio::test(start_paused = true)]
@@ -173,7 +160,7 @@ async fn every_served_version_shows_the_same_objects() {
     hidden["served"] = json!(false);
     old["deprecated"] = json!(true);
     cluster
-        .create(definition(json!([old, new, hidden])))
+        .create(widgets(json!([old, new, hidden])))
         .await
         .unwrap();
 
@@ -272,7 +259,7 @@ async fn a_new_selectable_field_applies_to_existing_objects() {
 #[tokio::test(start_paused = true)]
 async fn a_custom_kind_may_be_named_like_a_built_in_one() {
     let cluster = cluster();
-    let mut service = definition(json!([version("v1", json!({"image": {"type": "string"}}))]));
+    let mut service = widgets(json!([version("v1", json!({"image": {"type": "string"}}))]));
     service["metadata"]["name"] = json!("services.serving.example.com");
     service["spec"]["group"] = json!("serving.example.com");
     service["spec"]["names"] = json!({"plural": "services", "kind": "Service"});
@@ -342,7 +329,7 @@ async fn a_fork_serves_its_own_custom_resources() {
 
 /// A valid definition with one changed value.
 fn broken(pointer: &str, value: Value) -> Value {
-    let mut definition = definition(json!([version("v1", json!({"size": {"type": "integer"}}))]));
+    let mut definition = widgets(json!([version("v1", json!({"size": {"type": "integer"}}))]));
     let (holder, field) = pointer.rsplit_once('/').unwrap();
     definition.pointer_mut(holder).unwrap()[field] = value;
     definition
@@ -565,7 +552,7 @@ fn references(value: &Value) -> Vec<&str> {
 #[tokio::test(start_paused = true)]
 async fn nulls_of_nullable_fields_at_the_root_stay() {
     let cluster = cluster();
-    let mut definition = definition(json!([version("v1", json!({}))]));
+    let mut definition = widgets(json!([version("v1", json!({}))]));
     definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = json!({
         "type": "object", "required": ["data", "spec"], "properties": {
             "data": {"type": "string", "nullable": true},
@@ -621,7 +608,7 @@ async fn versions_of_definitions_have_api_services() {
             .collect()
     };
     let versions = json!([version("v1", json!({})), version("v2", json!({}))]);
-    cluster.create(definition(versions)).await.unwrap();
+    cluster.create(widgets(versions)).await.unwrap();
     assert_eq!(names(), ["v1.example.com", "v2.example.com"]);
 
     let path = "/apis/apiregistration.k8s.io/v1/apiservices";
@@ -648,7 +635,7 @@ async fn a_patch_of_a_scale_sets_missing_replicas() {
     let mut scaled = version("v1", json!({"replicas": {"type": "integer"}}));
     scaled["subresources"]["scale"] =
         json!({"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"});
-    cluster.create(definition(json!([scaled]))).await.unwrap();
+    cluster.create(widgets(json!([scaled]))).await.unwrap();
     cluster.create(widget(json!({}))).await.unwrap();
     let path = format!("{WIDGETS}/w/scale");
     let missing = cluster.get(&path).await;

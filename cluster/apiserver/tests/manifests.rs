@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 use steersman_devcluster::DevCluster;
 
-use crate::support::{Answer, ask, clock};
+use crate::support::{Answer, ask, clock, widgets};
 
 const APPLY: &str = "application/apply-patch+yaml";
 const JSON: &str = "application/json";
@@ -377,15 +377,8 @@ fn definition() -> Value {
         ("v2", true),
         ("other", false),
     ];
-    json!({
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": {"name": "widgets.example.com"},
-        "spec": {
-            "group": "example.com", "scope": "Namespaced",
-            "names": {"plural": "widgets", "singular": "widget", "kind": "Widget", "listKind": "WidgetList"},
-            "versions": versions.map(|(name, deprecated)| version(name, deprecated)),
-        },
-    })
+    let versions = versions.map(|(name, deprecated)| version(name, deprecated));
+    widgets(json!(versions))
 }
 
 #[tokio::test(start_paused = true)]

@@ -397,7 +397,7 @@ fn is_whole(number: f64) -> bool {
         && (number == rounded || (number - rounded).abs() < RELATIVE_ERROR * rounded.abs())
 }
 
-/// Whether a number of this type and format has a place for the value.
+/// Whether a number of this type and of a format with effect has a place for the value.
 /// Upstream: `IsValueValidAgainstRange`.
 fn is_in_range(number: &Number, kind: &str, format: &str) -> bool {
     let text = match number.as_f64() {
@@ -406,10 +406,8 @@ fn is_in_range(number: &Number, kind: &str, format: &str) -> bool {
     };
     match (kind, format) {
         ("integer", "int32") => text.parse::<i32>().is_ok(),
-        ("integer", "uint32") => text.parse::<u32>().is_ok(),
-        ("integer", "uint64") => text.parse::<u64>().is_ok(),
         ("integer", _) => text.parse::<i64>().is_ok(),
-        (_, "float" | "float32") => text.parse::<f32>().is_ok_and(f32::is_finite),
+        (_, "float") => text.parse::<f32>().is_ok_and(f32::is_finite),
         _ => true,
     }
 }

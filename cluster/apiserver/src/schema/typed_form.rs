@@ -18,7 +18,7 @@ pub(crate) use super::prune::prune_metadata;
 pub use super::prune::prune_unknown;
 
 /// Reads base64 as Go does, which ignores what follows the last byte.
-const ANY_LAST_BITS: GeneralPurpose = GeneralPurpose::new(
+pub(crate) const ANY_LAST_BITS: GeneralPurpose = GeneralPurpose::new(
     &alphabet::STANDARD,
     GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true),
 );

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use steersman_devcluster::DevCluster;
 
-use crate::support::{Answer, ask, clock};
+use crate::support::{Answer, ask, clock, widgets};
 
 const JSON: &str = "application/json";
 
@@ -17,15 +17,8 @@ fn message(answer: &Answer) -> (u16, &str) {
 /// A definition that keeps unknown fields.
 fn definition() -> Value {
     let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
-    json!({
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": {"name": "widgets.example.com"},
-        "spec": {
-            "group": "example.com", "scope": "Namespaced",
-            "names": {"plural": "widgets", "singular": "widget", "kind": "Widget", "listKind": "WidgetList"},
-            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}}],
-        },
-    })
+    let served = json!({"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}});
+    widgets(json!([served]))
 }
 
 #[tokio::test(start_paused = true)]

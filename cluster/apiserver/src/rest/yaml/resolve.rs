@@ -5,8 +5,9 @@
 use std::sync::LazyLock;
 
 use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use regex::Regex;
+
+use crate::schema::typed_form::ANY_LAST_BITS;
 
 /// The value of a scalar.
 #[derive(Debug, Clone, PartialEq)]
@@ -34,9 +35,10 @@ const NEGATIVE_INFINITE: &[&str] = &["-.inf", "-.Inf", "-.INF"];
 /// The prefix of the tags that YAML itself defines.
 const CORE: &str = "tag:yaml.org,2002:";
 
-#[allow(clippy::unwrap_used, reason = "the expression is constant")]
-static FLOAT: LazyLock<Regex> =
-    LazyLock::new(|| Regex::new(r"^[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?$").unwrap());
+static FLOAT: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r"^[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?$")
+        .expect("the expression is valid")
+});
 
 /// The value of a plain scalar without a tag.
 pub(super) fn plain(text: &str) -> Scalar {
@@ -68,7 +70,7 @@ pub(super) fn tagged(tag: &str, text: &str) -> Result<Scalar, String> {
 
 fn binary(text: &str) -> Result<Scalar, String> {
     let encoded: String = text.split(['\n', '\r']).collect();
-    let bytes = STANDARD
+    let bytes = ANY_LAST_BITS
         .decode(encoded)
         .map_err(|_| "yaml: !!binary value contains invalid base64 data")?;
     Ok(Scalar::Text(String::from_utf8_lossy(&bytes).into_owned()))
@@ -217,6 +219,7 @@ mod tests {
         assert_eq!(tagged("float", "5"), Ok(Scalar::Float(5.0)));
         assert_eq!(tagged("int", "0x10"), Ok(Scalar::Int(16)));
         assert_eq!(tagged("binary", "YWJj"), Ok(Scalar::Text("abc".to_owned())));
+        assert_eq!(tagged("binary", "YR=="), Ok(Scalar::Text("a".to_owned())));
         let why = "yaml: cannot decode !!str `x` as a !!int";
         assert_eq!(tagged("int", "x"), Err(why.to_owned()));
     }

@@ -270,12 +270,11 @@ fn trouble(
 
 /// The end of a pod: first the kubelet stops its containers, then finalizers go.
 fn pod(world: &World, doc: &Doc, is_free: bool, answer: &mut Explanation) {
-    let is_over = matches!(doc.text("/status/phase"), "Succeeded" | "Failed");
     let node = doc.text("/spec/nodeName");
     let Some(due) = doc.deleted() else {
         return;
     };
-    if is_over && !is_free {
+    if doc.has_ended() && !is_free {
         return;
     }
     let found = world.get(&NODES, "", node);

@@ -83,9 +83,8 @@ fn is_awaited(pod: &Doc) -> bool {
         let kind = owner["kind"].as_str().unwrap_or_default();
         owner["controller"] == true && matches!(kind, "DaemonSet" | "Node")
     };
-    let is_over = matches!(pod.text("/status/phase"), "Succeeded" | "Failed");
     let mirror = pod.at("/metadata/annotations/kubernetes.io~1config.mirror");
-    !is_over && mirror.is_none() && !owners.any(stays)
+    !pod.has_ended() && mirror.is_none() && !owners.any(stays)
 }
 
 fn tolerates_drain(pod: &Doc) -> bool {

@@ -81,8 +81,7 @@ fn by_size(pods: &[&Doc], resource: &str, now: Timestamp) -> Vec<(String, Quanti
 fn is_over(pod: &Doc, now: Timestamp) -> bool {
     let grace = pod.number("/metadata/deletionGracePeriodSeconds");
     let deleted = pod.time("/metadata/deletionTimestamp");
-    matches!(pod.text("/status/phase"), "Succeeded" | "Failed")
-        || deleted.is_some_and(|at| now.duration_since(at).as_secs() > grace)
+    pod.has_ended() || deleted.is_some_and(|at| now.duration_since(at).as_secs() > grace)
 }
 
 /// The part of `pod` in a quota of `resource`. Upstream: `pkg/quota/v1/evaluator/core/pods.go`.

@@ -46,10 +46,9 @@ fn term<'w>(world: &'w World, pod: &Doc, term: &Value) -> Option<Term<'w>> {
     let wire: Option<WireSelector> = serde_json::from_value(term["labelSelector"].clone()).ok()?;
     let selector = Selector::parse(wire.as_ref()).ok()?;
     let is_placed = |other: &&Doc| {
-        let is_over = matches!(other.text("/status/phase"), "Succeeded" | "Failed");
         let view = other.view::<Pod>();
         let matches = view.is_some_and(|view| selector.matches(&view.meta.labels));
-        matches && !is_over && !other.text("/spec/nodeName").is_empty()
+        matches && !other.has_ended() && !other.text("/spec/nodeName").is_empty()
     };
     let named = term["namespaces"]
         .as_array()

@@ -66,10 +66,8 @@ pub(crate) fn demand(
 /// compared. `true` if the pods are unread.
 fn is_kept(world: &World, pod: &Doc, node: &Doc) -> bool {
     let own = maker(pod);
-    let repels = |other: &&Doc| {
-        let is_over = matches!(other.text("/status/phase"), "Succeeded" | "Failed");
-        !is_over && affinity::keeps_apart(other) && maker(other) != own
-    };
+    let repels =
+        |other: &&Doc| !other.has_ended() && affinity::keeps_apart(other) && maker(other) != own;
     let pods = world.pods_on(node.name());
     pods.is_none_or(|pods| pods.iter().any(repels))
 }

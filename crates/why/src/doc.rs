@@ -68,6 +68,11 @@ impl Doc {
         self.at("/metadata/labels")?.get(key)?.as_str()
     }
 
+    /// Whether a pod has ended: it holds no resources of its node then.
+    pub fn has_ended(&self) -> bool {
+        matches!(self.text("/status/phase"), "Succeeded" | "Failed")
+    }
+
     /// The UID.
     pub fn uid(&self) -> &str {
         self.text("/metadata/uid")

@@ -196,7 +196,7 @@ fn parts(
 fn requests(world: &World, node: &str, resource: &str) -> Option<BTreeMap<String, Quantity>> {
     let mut parts = BTreeMap::new();
     for other in world.pods_on(node)? {
-        if matches!(other.text("/status/phase"), "Succeeded" | "Failed") {
+        if other.has_ended() {
             continue;
         }
         if let Some(amount) = request(other, resource) {

@@ -139,8 +139,7 @@ fn matching<'w>(world: &'w World, pod: &Doc, one: &Value) -> Option<Vec<&'w Doc>
         let is_like = keys.iter().all(|key| other.label(key) == pod.label(key));
         let view = other.view::<Pod>();
         let matches = view.is_some_and(|view| selector.matches(&view.meta.labels));
-        let is_over = matches!(other.text("/status/phase"), "Succeeded" | "Failed");
-        other.deleted().is_none() && !is_over && is_like && matches
+        other.deleted().is_none() && !other.has_ended() && is_like && matches
     };
     let all = world.within(&PODS, pod.namespace())?;
     Some(all.into_iter().filter(is_counted).collect())

@@ -472,7 +472,7 @@ mod tests {
             namespace: String::new(),
             fields: String::new(),
         };
-        world.load(types, Loaded::Denied);
+        world.load(types.clone(), Loaded::Denied);
         let seen = world.withheld();
         assert_eq!(seen.len(), 12);
         assert!(
@@ -486,6 +486,9 @@ mod tests {
             "{within:?}"
         );
         assert_eq!(world.withheld_within(""), seen);
+        // Only a missing right is expected.
+        world.load(types, Loaded::Failed("time-out".to_owned()));
+        assert_eq!(world.withheld_within("shop").len(), 12);
     }
 
     static ANSWERED: AtomicUsize = AtomicUsize::new(0);

@@ -16,10 +16,12 @@ pub const USER_CONTROLLER: &str = "controllerOfUser";
 fn user<'w>(world: &'w World, pod: &Doc, claim: &str) -> Option<&'w Doc> {
     let all = world.within(&PODS, pod.namespace())?;
     let uses = |other: &&Doc| {
-        let is_over = matches!(other.text("/status/phase"), "Succeeded" | "Failed");
         let is_placed = !other.text("/spec/nodeName").is_empty();
         let is_other = other.name() != pod.name();
-        is_other && is_placed && !is_over && claim_names(other).iter().any(|name| name == claim)
+        is_other
+            && is_placed
+            && !other.has_ended()
+            && claim_names(other).iter().any(|name| name == claim)
     };
     let users: Vec<&Doc> = all.into_iter().filter(uses).collect();
     // A pod that stays says more than one that goes.

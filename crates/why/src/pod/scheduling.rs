@@ -217,8 +217,7 @@ fn ports(world: &World, doc: &Doc, answer: &mut Explanation) {
     let holders = world.list(&PODS, "").unwrap_or_default().iter();
     let holders = holders.filter(|pod| {
         let node = pod.text("/spec/nodeName");
-        let is_over = matches!(pod.text("/status/phase"), "Succeeded" | "Failed");
-        !node.is_empty() && !is_over && only.is_none_or(|only| node == only)
+        !node.is_empty() && !pod.has_ended() && only.is_none_or(|only| node == only)
     });
     let taken = holders.filter_map(|pod| {
         let port = demand::host_ports(pod)

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use steersman_objects::{PersistentVolumeClaim, Pod, StatefulSet, UpdateStrategy};
+use steersman_options::features::STATEFUL_SET_RECREATE_STRATEGY;
 use steersman_values::resource::{PERSISTENT_VOLUME_CLAIMS, PODS, SERVICES};
 use steersman_why::{Code, Doc, Explanation, Reason, World, keys, refusal, warning};
 
@@ -14,6 +15,9 @@ use super::identity::{ordinal, pod_name};
 use super::plan::{Action, Plan};
 use super::slots::{Slot, Slots};
 use super::status::revision;
+
+/// The people who can mend a refused strategy.
+const REFUSED_BY: &str = "administrator of the controller manager (feature gate StatefulSetRecreateStrategy), or owner of the StatefulSet (strategy RollingUpdate)";
 
 /// Adds the reasons about `doc`, and the answers about the pod and the claims that block it.
 pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
@@ -47,6 +51,18 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
         answer.reasons.clear();
         return;
     }
+    let is_recreated = set.spec.update_strategy == UpdateStrategy::Recreate;
+    if is_recreated && let Some(refusal) = warning(world, doc, &["UnknownStrategy"]) {
+        match &world.inside {
+            // The failure of the key says it.
+            Some(_) if world.has_gate_off(STATEFUL_SET_RECREATE_STRATEGY.name) => return,
+            Some(_) => {}
+            None => {
+                answer.add(Reason::new(Code::SyncFailed, NAME, refusal.message).who(REFUSED_BY));
+                return;
+            }
+        }
+    }
     let claim = |name: &str| -> Option<Arc<PersistentVolumeClaim>> {
         world
             .get(&PERSISTENT_VOLUME_CLAIMS, namespace, name)
@@ -71,7 +87,7 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
             answer
                 .reasons
                 .extend(governing_service(world, &set, &about));
-            if about.is_stuck() && is_replaced(&plan, pod) {
+            if about.is_stuck() && is_replaced(&plan, recreates(world, &set), pod) {
                 replaced(pod, &about, answer);
             } else {
                 answer.follow(about);
@@ -93,16 +109,25 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
         }
     }
     if !is_updated {
-        update(&plan, answer);
+        update(&plan, recreates(world, &set), answer);
     }
+}
+
+/// Whether all old pods of `set` end before a new one is created. Without its gate, older releases than 1.37 roll such
+/// a set.
+fn recreates(world: &World, set: &StatefulSet) -> bool {
+    let is_off = world.has_gate_off(STATEFUL_SET_RECREATE_STRATEGY.name);
+    set.spec.update_strategy == UpdateStrategy::Recreate && !is_off
 }
 
 /// Whether the update replaces `pod`, once its turn comes.
 ///
 /// Below the partition, no update comes, and the pod must be mended in place.
-fn is_replaced(plan: &Plan<'_>, pod: &Pod) -> bool {
+fn is_replaced(plan: &Plan<'_>, recreates: bool, pod: &Pod) -> bool {
     let first = match &plan.set.spec.update_strategy {
-        UpdateStrategy::OnDelete | UpdateStrategy::Recreate => return false,
+        UpdateStrategy::OnDelete => return false,
+        UpdateStrategy::Recreate if recreates => return false,
+        UpdateStrategy::Recreate => 0,
         UpdateStrategy::RollingUpdate { partition, .. } | UpdateStrategy::Other { partition } => {
             i64::from(partition.unwrap_or(0))
         }
@@ -302,7 +327,7 @@ fn said(message: &str) -> &str {
 }
 
 /// The limits of the update strategy.
-fn update(plan: &Plan<'_>, answer: &mut Explanation) {
+fn update(plan: &Plan<'_>, recreates: bool, answer: &mut Explanation) {
     let old = plan
         .slots
         .occupied()
@@ -321,13 +346,14 @@ fn update(plan: &Plan<'_>, answer: &mut Explanation) {
                 "owner of the StatefulSet (delete the pods one by one, or strategy RollingUpdate)";
             answer.add(Reason::new(Code::UpdateOnDelete, NAME, message).who(who));
         }
-        UpdateStrategy::Recreate => {
+        UpdateStrategy::Recreate if recreates => {
             let message = format!(
                 "strategy Recreate: new pods are created after the end of all old ones; old: {}",
                 old.join(", ")
             );
             answer.add(Reason::new(Code::RolloutStep, NAME, message));
         }
+        UpdateStrategy::Recreate => rolling(plan, &old, answer),
         UpdateStrategy::RollingUpdate { partition, .. } | UpdateStrategy::Other { partition } => {
             if let Some(partition) = partition.filter(|partition| *partition > 0) {
                 let message = format!(
@@ -337,20 +363,137 @@ fn update(plan: &Plan<'_>, answer: &mut Explanation) {
                     Reason::new(Code::PartitionHolds, NAME, message).field("partition", partition),
                 );
             }
-            match plan.outdated(None).first() {
-                _ if answer.has(Code::RevisionBroken) => {}
-                Some(next) => {
-                    let message = format!("pod {} is replaced next", next.meta.name);
-                    answer.add(Reason::new(Code::RolloutStep, NAME, message));
-                }
-                None => {
-                    let message = format!(
-                        "the update waits for an unavailable pod; old: {}",
-                        old.join(", ")
-                    );
-                    answer.add(Reason::new(Code::RolloutWindow, NAME, message));
-                }
-            }
+            rolling(plan, &old, answer);
         }
+    }
+}
+
+/// Adds the next step of a rolling update with these old pods.
+fn rolling(plan: &Plan<'_>, old: &[&str], answer: &mut Explanation) {
+    match plan.outdated(None).first() {
+        _ if answer.has(Code::RevisionBroken) => {}
+        Some(next) => {
+            let message = format!("pod {} is replaced next", next.meta.name);
+            answer.add(Reason::new(Code::RolloutStep, NAME, message));
+        }
+        None => {
+            let message = format!(
+                "the update waits for an unavailable pod; old: {}",
+                old.join(", ")
+            );
+            answer.add(Reason::new(Code::RolloutWindow, NAME, message));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+    use serde_json::{Value, json};
+    use steersman_values::resource::{EVENTS, ResourceType, STATEFUL_SETS};
+    use steersman_why::{Dependent, Inside, KeyState, Loaded, ManagerState, Need};
+
+    use super::*;
+
+    /// A leader with the gate of `Recreate` in this state.
+    struct Leader(bool);
+
+    impl Inside for Leader {
+        fn keys(&self, _: &str, _: &str) -> Vec<KeyState> {
+            Vec::new()
+        }
+
+        fn manager(&self) -> ManagerState {
+            ManagerState::default()
+        }
+
+        fn enables(&self, gate: &str) -> bool {
+            gate == STATEFUL_SET_RECREATE_STRATEGY.name && self.0
+        }
+
+        fn memory(&self, _: &str, _: &str, _: Timestamp) -> Vec<Reason> {
+            Vec::new()
+        }
+
+        fn blocking_dependents(&self, _: &str) -> Vec<Dependent> {
+            Vec::new()
+        }
+    }
+
+    /// The reasons for a set of one old, available pod whose template has changed, with the strategy `Recreate`.
+    fn reasons(gate: Option<bool>, is_refused: bool) -> Vec<(Code, String)> {
+        let labels = json!({"app": "web"});
+        let set = Doc::new(json!({
+            "metadata": {"name": "web", "namespace": "ns", "uid": "u", "generation": 2},
+            "spec": {
+                "replicas": 1, "selector": {"matchLabels": labels}, "serviceName": "web",
+                "updateStrategy": {"type": "Recreate"}, "template": {"metadata": {"labels": labels}},
+            },
+            "status": {
+                "observedGeneration": 2, "replicas": 1, "availableReplicas": 1,
+                "currentRevision": "web-1", "updateRevision": "web-2",
+            },
+        }));
+        let owner = json!({
+            "apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web", "uid": "u", "controller": true,
+        });
+        let pod = json!({
+            "metadata": {
+                "name": "web-0", "namespace": "ns", "uid": "p", "ownerReferences": [owner],
+                "labels": {"app": "web", "controller-revision-hash": "web-1"},
+            },
+            "spec": {"nodeName": "n"},
+            "status": {
+                "phase": "Running",
+                "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": "2026-11-30T12:00:00Z"}],
+            },
+        });
+        let event = json!({
+            "metadata": {"name": "e", "namespace": "ns"}, "type": "Warning", "reason": "UnknownStrategy",
+            "message": "the gate is disabled", "lastTimestamp": "2026-11-30T12:00:30Z",
+        });
+        let inside = gate.map(|is_on| Arc::new(Leader(is_on)) as Arc<dyn Inside>);
+        let none = |_: &World, of: &ResourceType, doc: &Doc| Explanation::new(doc.subject(of), "");
+        let mut world = World::new("2026-11-30T12:01:00Z".parse().unwrap(), inside, none);
+        let mut load = |of: &ResourceType, fields: &str, found: Vec<Value>| {
+            let need = Need::List {
+                of: of.clone(),
+                namespace: "ns".to_owned(),
+                fields: fields.to_owned(),
+            };
+            world.load(
+                need,
+                Loaded::Objects(found.into_iter().map(Doc::new).collect()),
+            );
+        };
+        load(&PODS, "", vec![pod]);
+        let events = if is_refused { vec![event] } else { Vec::new() };
+        load(&EVENTS, "involvedObject.uid=u", events);
+        let mut answer = Explanation::new(set.subject(&STATEFUL_SETS), "");
+        explain(&world, &set, &mut answer);
+        let reasons = answer.reasons.into_iter();
+        reasons
+            .map(|reason| (reason.code, reason.message))
+            .collect()
+    }
+
+    #[test]
+    fn a_gate_decides_what_the_strategy_recreate_does() {
+        let step = |message: &str| vec![(Code::RolloutStep, message.to_owned())];
+        let recreated =
+            "strategy Recreate: new pods are created after the end of all old ones; old: web-0";
+        assert_eq!(reasons(Some(true), false), step(recreated));
+        assert_eq!(reasons(None, false), step(recreated));
+        // The Event is older than the gate.
+        assert_eq!(reasons(Some(true), true), step(recreated));
+        // Releases before 1.37 roll the set.
+        assert_eq!(
+            reasons(Some(false), false),
+            step("pod web-0 is replaced next")
+        );
+        // The failure of the key is another part of the answer.
+        assert_eq!(reasons(Some(false), true), []);
+        let refused = (Code::SyncFailed, "the gate is disabled".to_owned());
+        assert_eq!(reasons(None, true), [refused]);
     }
 }

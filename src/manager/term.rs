@@ -265,6 +265,7 @@ impl<'a> Term<'a> {
             informers: self.shared.informers.clone(),
             debug: self.manager.debug.clone(),
             waiting: Box::new(move |client| clients.waiting(client)),
+            features: self.manager.config.features.for_controllers(),
         };
         inside.shared()
     }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use steersman_options::features::{self, FeatureGates};
 use steersman_runtime::controller::DebugPages;
 use steersman_runtime::informer::InformerFactory;
 use steersman_runtime::workqueue::QueueMetrics;
@@ -23,6 +24,7 @@ pub(crate) struct ManagerInside {
     pub(crate) informers: InformerFactory,
     pub(crate) debug: DebugPages,
     pub(crate) waiting: Waiting,
+    pub(crate) features: FeatureGates,
 }
 
 impl ManagerInside {
@@ -58,6 +60,12 @@ impl Inside for ManagerInside {
             not_synced: self.informers.not_synced(),
             watches: self.informers.findings(),
         }
+    }
+
+    fn enables(&self, gate: &str) -> bool {
+        let mut read = features::ALL.iter();
+        let gate = read.find(|known| known.name == gate);
+        gate.is_some_and(|gate| self.features.is_on(*gate))
     }
 
     fn memory(&self, controller: &str, key: &str, now: Timestamp) -> Vec<Reason> {

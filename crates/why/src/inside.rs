@@ -121,6 +121,9 @@ pub trait Inside: Send + Sync {
     /// The state of the manager.
     fn manager(&self) -> ManagerState;
 
+    /// Whether the feature gate called `gate` is on in the manager.
+    fn enables(&self, gate: &str) -> bool;
+
     /// The memory of `controller` about `key`, and its requests that wait for the limit of its
     /// client.
     fn memory(&self, controller: &str, key: &str, now: Timestamp) -> Vec<Reason>;

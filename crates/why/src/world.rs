@@ -160,6 +160,13 @@ impl World {
         }
     }
 
+    /// Whether the manager that leads has the feature gate called `gate` off. `false` outside its process, where the
+    /// gates are unknown.
+    pub fn has_gate_off(&self, gate: &str) -> bool {
+        let inside = self.inside.as_ref();
+        inside.is_some_and(|inside| !inside.enables(gate))
+    }
+
     /// Adds the outcome of a read.
     pub fn load(&mut self, need: Need, outcome: Loaded) {
         self.loaded.insert(need, outcome);

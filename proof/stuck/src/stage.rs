@@ -13,6 +13,7 @@ use steersman_devcluster::faults::{Matcher, RequestFault};
 use steersman_devcluster::nodes::NodesConfig;
 use steersman_devcluster::status::Status;
 use steersman_devcluster::{Admission, DevCluster, manifests};
+use steersman_options::features;
 use steersman_runtime::controller::{
     ClientFactory, ContextParts, ControllerContext, DebugPages, Descriptor,
 };
@@ -320,6 +321,12 @@ impl Inside for Manager {
             switched_off: self.off.clone(),
             ..ManagerState::default()
         }
+    }
+
+    fn enables(&self, gate: &str) -> bool {
+        let mut read = features::ALL.iter();
+        read.find(|known| known.name == gate)
+            .is_some_and(|gate| gate.default)
     }
 
     fn memory(&self, controller: &str, key: &str, now: Timestamp) -> Vec<Reason> {

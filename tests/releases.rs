@@ -45,9 +45,7 @@ fn effect(effect: Effect) -> String {
     let state = |state: bool| if state { "on" } else { "off" };
     match effect {
         Effect::Acts => "acts".to_owned(),
-        Effect::Partly(missing) => format!("acts, but {missing}"),
         Effect::Always(fixed, reason) => format!("always {}: {reason}", state(fixed)),
-        Effect::NotYet(fixed, missing) => format!("not yet, as {}: {missing}", state(fixed)),
     }
 }
 

@@ -15,7 +15,7 @@ use steersman_values::intern::Sym;
 
 use super::classes::{self, NoBindingMode};
 use super::known::{Volumes, claim_of};
-use super::matching::{self, MatchError};
+use super::matching::{self, AttributesClasses, MatchError};
 use super::notice::Notice;
 
 /// The step of a claim.
@@ -69,7 +69,7 @@ pub(super) enum DecideError {
     /// Its class is incomplete.
     #[error(transparent)]
     Class(#[from] NoBindingMode),
-    /// Its selector is invalid.
+    /// No volume can be chosen for it.
     #[error("error finding PV for claim {claim:?}: {source}")]
     Match { claim: String, source: MatchError },
 }
@@ -82,14 +82,15 @@ pub(super) fn step(
     claim: &PersistentVolumeClaim,
     volumes: &Volumes,
     classes: &Store<StorageClass>,
+    attributes: AttributesClasses,
     users: impl FnOnce() -> Vec<Arc<Pod>>,
 ) -> Result<Step, DecideError> {
     if claim.annotations.bind_completed.is_some() {
         Ok(bound(claim, volume_of(claim, volumes)))
     } else if claim.spec.volume_name.is_empty() {
-        unbound(claim, volumes, classes, users)
+        unbound(claim, volumes, classes, attributes, users)
     } else {
-        Ok(requesting(claim, volumes))
+        Ok(requesting(claim, volumes, attributes))
     }
 }
 
@@ -101,10 +102,11 @@ fn unbound(
     claim: &PersistentVolumeClaim,
     volumes: &Volumes,
     classes: &Store<StorageClass>,
+    attributes: AttributesClasses,
     users: impl FnOnce() -> Vec<Arc<Pod>>,
 ) -> Result<Step, DecideError> {
     let is_delayed = classes::is_delayed(claim, classes)?;
-    let best = matching::best(claim, volumes, is_delayed);
+    let best = matching::best(claim, volumes, is_delayed, attributes);
     let best = best.map_err(|source| DecideError::Match {
         claim: claim.key().to_string(),
         source,
@@ -164,13 +166,17 @@ fn volume_of(claim: &PersistentVolumeClaim, volumes: &Volumes) -> Option<Arc<Per
 ///
 /// Upstream: the second half of `syncUnboundClaim`. The size and the class of the volume count only if
 /// it names no claim yet: a reservation by its creator stands above them.
-fn requesting(claim: &PersistentVolumeClaim, volumes: &Volumes) -> Step {
+fn requesting(
+    claim: &PersistentVolumeClaim,
+    volumes: &Volumes,
+    attributes: AttributesClasses,
+) -> Step {
     // No Event, as upstream: the volume may be on its way.
     let Some(volume) = volume_of(claim, volumes) else {
         return Step::Wait(None);
     };
     let Some(other) = claim_of(&volume) else {
-        return match matching::obstacle(&volume, claim) {
+        return match matching::obstacle(&volume, claim, attributes) {
             Some(cause) => {
                 let name = &volume.meta.name;
                 let message = format!("Cannot bind to requested volume {name:?}: {cause}");

@@ -10,6 +10,9 @@ use serde_json::{Map, Value, json};
 use steersman_client::files::{self, ReadError};
 use steersman_objects::PersistentVolume;
 use steersman_options::Options;
+use steersman_options::features::{FeatureGates, VOLUME_ATTRIBUTES_CLASS};
+
+use super::matching::AttributesClasses;
 
 /// The program of recycler pods: it empties the volume.
 ///
@@ -36,6 +39,8 @@ pub(super) struct Config {
     ///
     /// The flag `--enable-hostpath-provisioner`, for tests on one machine.
     pub(super) provisions_host_paths: bool,
+    /// The gate `VolumeAttributesClass`.
+    pub(super) attributes: AttributesClasses,
     host_path: Recycler,
     nfs: Recycler,
 }
@@ -70,8 +75,8 @@ pub(super) enum TemplateError {
 }
 
 impl Config {
-    /// The settings of `options`. Reads the files of templates.
-    pub(super) fn of(options: &Options) -> Result<Self, TemplateError> {
+    /// The settings of `options` and `features`. Reads the files of templates.
+    pub(super) fn of(options: &Options, features: &FeatureGates) -> Result<Self, TemplateError> {
         let recycler = |file: &str, minimum: &str, per_gib: &str| {
             Ok(Recycler {
                 template: template(&options.text(file))?,
@@ -83,6 +88,7 @@ impl Config {
             sync_period: options.time("pvclaimbinder-sync-period"),
             provisions: options.bool("enable-dynamic-provisioning"),
             provisions_host_paths: options.bool("enable-hostpath-provisioner"),
+            attributes: AttributesClasses::with_gate(features.is_on(VOLUME_ATTRIBUTES_CLASS)),
             host_path: recycler(
                 "pv-recycler-pod-template-filepath-hostpath",
                 "pv-recycler-minimum-timeout-hostpath",

@@ -11,7 +11,7 @@ use steersman_objects::{PersistentVolume, PersistentVolumeClaim, StorageAmount};
 use steersman_values::quantity::Quantity;
 
 use super::body::{Body, member};
-use super::matching;
+use super::matching::{self, AttributesClasses};
 use super::migration::Change;
 
 /// The controller chose the other side of the binding.
@@ -162,6 +162,7 @@ pub(super) fn claim_without_volume(claim: &PersistentVolumeClaim, phase: &str) -
 pub(super) fn bound_claim(
     claim: &PersistentVolumeClaim,
     volume: &PersistentVolume,
+    attributes: AttributesClasses,
 ) -> Result<Option<Body>, NoCapacity> {
     let is_bound = claim.status.phase == "Bound";
     if is_bound && claim.status.access_modes == volume.spec.access_modes {
@@ -176,7 +177,8 @@ pub(super) fn bound_claim(
     }
     let class = &volume.spec.volume_attributes_class_name;
     // Only at the binding: afterwards the external resizer owns the field, and both would write it.
-    if claim.status.phase == "Pending"
+    if attributes == AttributesClasses::Compared
+        && claim.status.phase == "Pending"
         && claim.status.current_volume_attributes_class_name != *class
     {
         set(status, "currentVolumeAttributesClassName", json!(class));

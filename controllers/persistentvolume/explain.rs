@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use jiff::SignedDuration;
 use steersman_objects::{ObjectKey, PersistentVolume, PersistentVolumeClaim, Pod, StorageClass};
+use steersman_options::features::VOLUME_ATTRIBUTES_CLASS;
 use steersman_runtime::informer::Store;
 use steersman_values::quantity::Quantity;
 use steersman_values::resource::{
@@ -16,6 +17,7 @@ use steersman_why::{Code, Doc, Explanation, Reason, World, existing, warning};
 
 use super::claim::{Step, step};
 use super::known::Volumes;
+use super::matching::AttributesClasses;
 use super::unclassified::{names, unclassified};
 use super::{NAME, enlarged, source};
 
@@ -66,8 +68,10 @@ pub(crate) fn claim(world: &World, doc: &Doc, answer: &mut Explanation) {
         .iter()
         .filter_map(Doc::view::<StorageClass>)
         .collect();
+    let is_off = world.has_gate_off(VOLUME_ATTRIBUTES_CLASS.name);
+    let attributes = AttributesClasses::with_gate(!is_off);
     let users = || users(world, doc, &claim);
-    match step(&claim, &known, &stored, users) {
+    match step(&claim, &known, &stored, attributes, users) {
         Err(error) => {
             answer.add(
                 Reason::new(Code::SelectorInvalid, NAME, error.to_string())

@@ -11,12 +11,60 @@ use steersman_values::quantity::Quantity;
 
 use super::known::{Modes, Volumes};
 
-/// The selector of a claim is invalid.
+/// The part of VolumeAttributesClasses in the choice of a volume, by the gate `VolumeAttributesClass`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum AttributesClasses {
+    /// Volume and claim have the same class.
+    Compared,
+    /// Volume and claim have no class: the gate is off.
+    Unsupported,
+}
+
+impl AttributesClasses {
+    /// The part with the gate in the state `is_on`.
+    pub(super) fn with_gate(is_on: bool) -> Self {
+        if is_on {
+            Self::Compared
+        } else {
+            Self::Unsupported
+        }
+    }
+
+    /// The reason why the class of `volume` keeps it from `claim`. `None` if it does not.
+    fn obstacle(
+        self,
+        volume: &PersistentVolume,
+        claim: &PersistentVolumeClaim,
+    ) -> Option<&'static str> {
+        let [offered, requested] = [
+            attributes_class_of(volume),
+            requested_attributes_class(claim),
+        ];
+        match self {
+            Self::Compared => {
+                (offered != requested).then_some("volumeAttributesClassName does not match")
+            }
+            Self::Unsupported => (!offered.is_empty() || !requested.is_empty()).then_some(
+                "volumeAttributesClassName is not supported when the feature-gate VolumeAttributesClass is disabled",
+            ),
+        }
+    }
+}
+
+/// No volume can be chosen for a claim.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("error creating internal label selector for claim: {claim}: {source}")]
-pub(super) struct MatchError {
-    claim: String,
-    source: SelectorError,
+pub(super) enum MatchError {
+    /// Its selector is invalid.
+    #[error("error creating internal label selector for claim: {claim}: {source}")]
+    Selector {
+        claim: String,
+        source: SelectorError,
+    },
+    /// It has a VolumeAttributesClass, and the gate is off.
+    #[error(
+        "unsupported volumeAttributesClassName is set on claim {claim} when the feature-gate VolumeAttributesClass is disabled"
+    )]
+    AttributesClass { claim: String },
 }
 
 /// The volume to bind `claim` to: a volume that names the claim, or else the smallest free one that
@@ -30,11 +78,18 @@ pub(super) fn best(
     claim: &PersistentVolumeClaim,
     volumes: &Volumes,
     is_delayed: bool,
+    attributes: AttributesClasses,
 ) -> Result<Option<Arc<PersistentVolume>>, MatchError> {
+    if attributes == AttributesClasses::Unsupported && !requested_attributes_class(claim).is_empty()
+    {
+        return Err(MatchError::AttributesClass {
+            claim: claim.key().to_string(),
+        });
+    }
     let selector = selector(claim)?;
     let best = volumes.candidates(claim).find_map(|group| {
         let mut smallest: Option<&Arc<PersistentVolume>> = None;
-        for volume in group.filter(|volume| can_hold(volume, claim)) {
+        for volume in group.filter(|volume| can_hold(volume, claim, attributes)) {
             if names(volume, claim) {
                 return Some(volume);
             }
@@ -53,7 +108,7 @@ pub(super) fn best(
 fn selector(claim: &PersistentVolumeClaim) -> Result<Option<&Selector>, MatchError> {
     let parsed = claim.spec.selector.as_ref().map(|selector| &selector.0);
     match parsed {
-        Some(Err(source)) => Err(MatchError {
+        Some(Err(source)) => Err(MatchError::Selector {
             claim: claim.key().to_string(),
             source: source.clone(),
         }),
@@ -65,11 +120,15 @@ fn selector(claim: &PersistentVolumeClaim) -> Result<Option<&Selector>, MatchErr
 /// Whether a volume, also one that names the claim, can be the volume of `claim`.
 ///
 /// Upstream: the first half of the loop in `FindMatchingVolume`.
-fn can_hold(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> bool {
+fn can_hold(
+    volume: &PersistentVolume,
+    claim: &PersistentVolumeClaim,
+    attributes: AttributesClasses,
+) -> bool {
     (volume.spec.claim_ref.is_none() || names(volume, claim))
         && capacity(volume) >= amount(&claim.spec.resources.requests)
         && !modes_differ(volume, claim)
-        && attributes_class_of(volume) == requested_attributes_class(claim)
+        && attributes.obstacle(volume, claim).is_none()
         && !volume.meta.is_terminating()
 }
 
@@ -135,7 +194,11 @@ fn amount(of: &StorageAmount) -> Quantity {
 ///
 /// The first obstacle is the one that users read, so the order of checks is upstream's. Sizes are
 /// compared in whole bytes here, as `Value` of a quantity in upstream.
-pub(super) fn obstacle(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Option<String> {
+pub(super) fn obstacle(
+    volume: &PersistentVolume,
+    claim: &PersistentVolumeClaim,
+    attributes: AttributesClasses,
+) -> Option<String> {
     let requested = amount(&claim.spec.resources.requests);
     let modes = Modes::offered(&volume.spec.access_modes);
     let obstacle = if volume.meta.is_terminating() {
@@ -147,8 +210,8 @@ pub(super) fn obstacle(volume: &PersistentVolume, claim: &PersistentVolumeClaim)
         "requested PV is too small"
     } else if *volume.class() != *claim.class() {
         "storageClassName does not match"
-    } else if attributes_class_of(volume) != requested_attributes_class(claim) {
-        "volumeAttributesClassName does not match"
+    } else if let Some(obstacle) = attributes.obstacle(volume, claim) {
+        obstacle
     } else if modes_differ(volume, claim) {
         "incompatible volumeMode"
     } else if !modes.contain(&claim.spec.access_modes) {

@@ -131,7 +131,7 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
 fn binder(
     ctx: &ControllerContext,
 ) -> Result<Arc<Binder>, Box<dyn std::error::Error + Send + Sync>> {
-    let config = Config::of(&ctx.options)?;
+    let config = Config::of(&ctx.options, &ctx.features)?;
     let metrics = ctx.metrics(BinderMetrics::register)?;
     let storage_metrics = ctx.metrics(StorageMetrics::register)?;
     let claims = ctx.informers.shared::<PersistentVolumeClaim>();

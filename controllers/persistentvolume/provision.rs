@@ -132,7 +132,10 @@ impl Binder {
     fn has_volume(&self, claim: &PersistentVolumeClaim) -> bool {
         let volumes = self.objects.caches.volumes();
         // Volumes that name no claim do not matter.
-        matches!(matching::best(claim, &volumes, true), Ok(Some(_)))
+        matches!(
+            matching::best(claim, &volumes, true, self.config.attributes),
+            Ok(Some(_))
+        )
     }
 
     /// Makes a folder of this machine the volume of `claim`. Upstream: `provisionClaimOperation`.

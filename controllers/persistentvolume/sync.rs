@@ -125,7 +125,13 @@ impl Binder {
         // write of this one fails.
         let step = {
             let volumes = self.objects.caches.volumes();
-            claim::step(&claim, &volumes, &self.classes, users)?
+            claim::step(
+                &claim,
+                &volumes,
+                &self.classes,
+                self.config.attributes,
+                users,
+            )?
         };
         let step = match step {
             // All other steps are repaired by a later sync; only this one frightens users.
@@ -204,7 +210,7 @@ impl Binder {
         if let Some(body) = edits::claim_on(&claim, &volume) {
             claim = self.objects.put_claim(&claim, Part::Main, &body).await?;
         }
-        if let Some(body) = edits::bound_claim(&claim, &volume)? {
+        if let Some(body) = edits::bound_claim(&claim, &volume, self.config.attributes)? {
             self.objects.put_claim(&claim, Part::Status, &body).await?;
         }
         Ok(())

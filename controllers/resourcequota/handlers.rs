@@ -104,11 +104,11 @@ impl Replenisher {
         if quotas.is_empty() {
             return Vec::new();
         }
-        let extended = self.types.extended();
+        let devices = self.types.devices();
         let limits = |quota: &&Arc<ResourceQuota>| {
             let counted = quota.status.hard.iter().flat_map(|hard| hard.keys());
             let mut limited = counted.chain(quota.spec.hard.keys());
-            limited.any(|name| of.handles(name, extended.as_ref()))
+            limited.any(|name| of.handles(name, &devices))
         };
         quotas
             .iter()
@@ -120,10 +120,10 @@ impl Replenisher {
     /// Enqueues all quotas that limit one of these types, which were not counted before. Upstream
     /// waits for `enqueueAll`.
     pub(super) fn count_first(&self, types: &[Counted]) {
-        let extended = self.types.extended();
+        let devices = self.types.devices();
         for quota in self.quotas.list() {
             let mut limited = quota.spec.hard.keys();
-            let is_limited = |of: &Counted, name: &str| of.handles(name, extended.as_ref());
+            let is_limited = |of: &Counted, name: &str| of.handles(name, &devices);
             if limited.any(|name| types.iter().any(|of| is_limited(of, name))) {
                 self.enqueue(&quota);
             }
@@ -175,8 +175,9 @@ pub(super) fn register(
             Effect::Charged
         }
     });
-    follow(replenisher, &usage.claims, |old, new| {
-        if is_claim_replenished(old, new) {
+    let counting = usage.claim_counting;
+    follow(replenisher, &usage.claims, move |old, new| {
+        if is_claim_replenished(old, new, counting) {
             Effect::Released
         } else if old.spec.resources == new.spec.resources {
             Effect::None

@@ -41,6 +41,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use steersman_helpers::quota::ClaimCounting;
 use steersman_objects::{
     DeviceClass, ObjectKey, PersistentVolumeClaim, Pod, ResourceClaim, ResourceQuota, Service,
 };
@@ -57,7 +58,7 @@ use self::handlers::Replenisher;
 use self::monitors::Monitors;
 use self::releases::Releases;
 use self::sync::Quotas;
-use self::types::Types;
+use self::types::{Devices, Types};
 use self::usage::Usage;
 
 /// The resource quota controller.
@@ -92,9 +93,15 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     let priority = WorkQueue::new("resourcequota_priority", &ctx.queue_metrics);
     let mut keyed = Keyed::<ResourceQuota>::over(ctx, NAME, primary.clone());
     let quotas = keyed.objects().clone();
-    let counts_extended = ctx.features.is_on(features::DRA_EXTENDED_RESOURCE);
-    let classes = ctx.informers.shared::<DeviceClass>().store();
-    let types = Arc::new(Types::new(counts_extended.then_some(classes)));
+    let is_on = |gate| ctx.features.is_on(gate);
+    let devices = if !is_on(features::DYNAMIC_RESOURCE_ALLOCATION) {
+        Devices::Number
+    } else if is_on(features::DRA_EXTENDED_RESOURCE) {
+        Devices::Extended(ctx.informers.shared::<DeviceClass>().store())
+    } else {
+        Devices::Classes
+    };
+    let types = Arc::new(Types::new(devices));
     let usage = Usage {
         types: Arc::clone(&types),
         pods: ctx.informers.shared(),
@@ -102,8 +109,12 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
         claims: ctx.informers.shared(),
         device_claims: ctx.informers.shared(),
         clock: ctx.clock.clone(),
-        pod_level_resources: ctx.features.is_on(features::POD_LEVEL_RESOURCES),
-        status_resources: ctx.features.is_on(features::IN_PLACE_POD_VERTICAL_SCALING),
+        claim_counting: ClaimCounting {
+            allocated_storage: is_on(features::RECOVER_VOLUME_EXPANSION_FAILURE),
+            attributes_classes: is_on(features::VOLUME_ATTRIBUTES_CLASS),
+        },
+        pod_level_resources: is_on(features::POD_LEVEL_RESOURCES),
+        status_resources: is_on(features::IN_PLACE_POD_VERTICAL_SCALING),
     };
     let releases = Arc::new(Releases::default());
     let replenisher = Arc::new(Replenisher {

@@ -187,7 +187,7 @@ impl Monitors {
         }
         for (of, resource) in &wanted {
             let is_new = self.current.get(of) != Some(resource);
-            if Types::has_rules(of) {
+            if self.types.has_rules(of) {
                 self.types.insert(of.clone(), Source::Views);
                 continue;
             }

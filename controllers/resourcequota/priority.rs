@@ -23,6 +23,7 @@ mod tests {
     use steersman_objects::Object;
 
     use super::*;
+    use crate::resourcequota::types::Devices;
 
     /// Upstream: `TestAddQuota`.
     #[test]
@@ -66,7 +67,11 @@ mod tests {
         for (case, mut quota, first) in cases {
             quota["metadata"] = json!({"name": "q"});
             let quota = ResourceQuota::decode(quota.to_string().as_bytes()).unwrap();
-            assert_eq!(is_missing_usage(&quota, &Types::new(None)), first, "{case}");
+            assert_eq!(
+                is_missing_usage(&quota, &Types::new(Devices::Classes)),
+                first,
+                "{case}"
+            );
         }
     }
 }

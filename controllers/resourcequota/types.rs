@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
-use steersman_helpers::quota::{Counted, ExtendedResources};
+use steersman_helpers::quota::{Counted, DeviceCounting, ExtendedResources};
 use steersman_objects::DeviceClass;
 use steersman_runtime::informer::{MetadataChange, MetadataInformer, Store};
 use steersman_values::intern::Sym;
@@ -21,8 +21,17 @@ const WITH_RULES: [&str; 3] = ["pods", "services", "persistentvolumeclaims"];
 pub(super) struct Types {
     /// It is ordered, so that errors name types in the same order.
     counted: RwLock<BTreeMap<Counted, Source>>,
-    /// Classes of devices; `None` without the gate `DRAExtendedResource`.
-    classes: Option<Store<DeviceClass>>,
+    devices: Devices,
+}
+
+/// The part of claims for devices, by feature gates.
+pub(super) enum Devices {
+    /// They count as other types: the gate `DynamicResourceAllocation` is off.
+    Number,
+    /// The devices of each class count.
+    Classes,
+    /// Devices of these classes count for extended resources, too: the gate `DRAExtendedResource` is on.
+    Extended(Store<DeviceClass>),
 }
 
 /// The origin of the usage of a type.
@@ -44,11 +53,11 @@ pub(super) struct Monitor {
 
 impl Types {
     /// The types that every API server has.
-    pub(super) fn new(classes: Option<Store<DeviceClass>>) -> Self {
+    pub(super) fn new(devices: Devices) -> Self {
         let counted = WITH_RULES.map(|plural| (Counted::new("", plural), Source::Views));
         Self {
             counted: RwLock::new(counted.into()),
-            classes,
+            devices,
         }
     }
 
@@ -74,21 +83,30 @@ impl Types {
     }
 
     /// Whether the usage of the type follows from views of its objects.
-    pub(super) fn has_rules(of: &Counted) -> bool {
-        of.is_device_claims() || WITH_RULES.iter().any(|plural| of.is_core(plural))
+    pub(super) fn has_rules(&self, of: &Counted) -> bool {
+        let counts_devices = !matches!(self.devices, Devices::Number);
+        (counts_devices && of.is_device_claims())
+            || WITH_RULES.iter().any(|plural| of.is_core(plural))
     }
 
     /// Whether objects of some type count for the resource `name`.
     pub(super) fn handle(&self, name: &str) -> bool {
-        let extended = self.extended();
+        let devices = self.devices();
         let counted = self.counted.read();
-        counted.keys().any(|of| of.handles(name, extended.as_ref()))
+        counted.keys().any(|of| of.handles(name, &devices))
     }
 
-    /// The extended resources of the classes of devices; `None` without the gate.
-    pub(super) fn extended(&self) -> Option<ExtendedResources> {
-        let classes = self.classes.as_ref()?.list();
-        Some(ExtendedResources::of(classes.iter().map(|class| &**class)))
+    /// The part of claims for devices, with the classes that are known now.
+    pub(super) fn devices(&self) -> DeviceCounting {
+        match &self.devices {
+            Devices::Number => DeviceCounting::Number,
+            Devices::Classes => DeviceCounting::Classes,
+            Devices::Extended(classes) => {
+                let classes = classes.list();
+                let extended = ExtendedResources::of(classes.iter().map(|class| &**class));
+                DeviceCounting::Extended(extended)
+            }
+        }
     }
 }
 

@@ -6,7 +6,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use steersman_client::Decision;
-use steersman_helpers::quota::{Amounts, Counted, ExtendedResources, PodCounting, Scopes, Tally};
+use steersman_helpers::quota::{
+    Amounts, ClaimCounting, Counted, DeviceCounting, PodCounting, Scopes, Tally,
+};
 use steersman_objects::{
     Object, ObjectKey, PersistentVolumeClaim, Pod, ResourceClaim, ResourceQuota, Service,
 };
@@ -24,6 +26,7 @@ pub(super) struct Usage {
     pub(super) claims: SharedInformer<PersistentVolumeClaim>,
     pub(super) device_claims: SharedInformer<ResourceClaim>,
     pub(super) clock: Clock,
+    pub(super) claim_counting: ClaimCounting,
     /// Gate `PodLevelResources`.
     pub(super) pod_level_resources: bool,
     /// Gate `InPlacePodVerticalScaling`.
@@ -58,19 +61,19 @@ impl Usage {
     /// resource is left out as a whole: a partial sum would be too low.
     pub(super) fn count(&self, quota: &ResourceQuota) -> Counts {
         let scopes = Scopes::of(&quota.spec);
-        let extended = self.types.extended();
+        let devices = self.types.devices();
         let mut used = Amounts::default();
         let mut unknown = BTreeSet::new();
         let mut failures = vec![];
         for (of, source) in self.types.all() {
             let hard = quota.spec.hard.keys();
-            let Some(tally) = Tally::of(&of, hard, &scopes, extended.as_ref()) else {
+            let Some(tally) = Tally::of(&of, hard, &scopes, &devices) else {
                 continue;
             };
             let counting = Counting {
                 usage: self,
                 namespace: &quota.meta.namespace,
-                extended: extended.as_ref(),
+                devices: &devices,
             };
             match counting.one(&of, &source, &tally) {
                 Some(amounts) => used.add(&amounts),
@@ -91,7 +94,7 @@ impl Usage {
 struct Counting<'a> {
     usage: &'a Usage,
     namespace: &'a str,
-    extended: Option<&'a ExtendedResources>,
+    devices: &'a DeviceCounting,
 }
 
 impl Counting<'_> {
@@ -108,14 +111,17 @@ impl Counting<'_> {
         Some(match &*of.plural {
             "pods" => tally.pods(&self.objects(&self.usage.pods)?, counting),
             "services" => tally.services(&self.objects(&self.usage.services)?),
-            "persistentvolumeclaims" => tally.claims(&self.objects(&self.usage.claims)?),
+            "persistentvolumeclaims" => tally.claims(
+                &self.objects(&self.usage.claims)?,
+                self.usage.claim_counting,
+            ),
             // The scheduler makes claims for the extended resources of a pod. Their usage depends
             // on the pod.
             _ => {
                 let pods = self.usage.pods.store();
                 let pod = |name: &str| pods.get(&ObjectKey::new(self.namespace, name));
                 let claims = self.objects(&self.usage.device_claims)?;
-                tally.device_claims(&claims, self.extended, pod, counting)
+                tally.device_claims(&claims, self.devices, pod, counting)
             }
         })
     }

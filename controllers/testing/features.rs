@@ -372,7 +372,7 @@ fn requesting(cpu: &str) -> Value {
 }
 
 /// The usage of an extended resource that a claim for devices requests.
-async fn counted_devices(world: &World) -> Value {
+async fn counted_devices(world: &World, name: &str) -> Value {
     let class = json!({
         "apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "gpu"},
         "spec": {"extendedResourceName": "example.com/gpu"},
@@ -383,17 +383,39 @@ async fn counted_devices(world: &World) -> Value {
         "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": metadata,
         "spec": {"devices": {"requests": [{"name": "r", "exactly": exactly}]}},
     });
-    const NAME: &str = "requests.example.com/gpu";
-    let quota = json!({
-        "apiVersion": "v1", "kind": "ResourceQuota", "metadata": metadata,
-        "spec": {"hard": {NAME: "9"}},
-    });
-    for object in [class, claim, quota] {
+    for object in [class, claim] {
         world.cluster.load(object).unwrap();
     }
-    tokio::time::sleep(Duration::from_secs(5)).await;
-    let quota = world.find("resourcequotas", "counted").unwrap();
-    quota["status"]["used"][NAME].clone()
+    let spec = json!({"hard": {name: "9", "pods": "9"}});
+    counted(world, spec).await[name].clone()
+}
+
+/// The usage in the status of a new quota with this spec.
+async fn counted(world: &World, spec: Value) -> Value {
+    let metadata = json!({"name": "counted", "namespace": NAMESPACE});
+    let quota = json!({
+        "apiVersion": "v1", "kind": "ResourceQuota", "metadata": metadata, "spec": spec,
+    });
+    world.cluster.load(quota).unwrap();
+    let quota = || world.find("resourcequotas", "counted").unwrap();
+    world
+        .until("a count", |_| !quota()["status"]["used"].is_null())
+        .await;
+    quota()["status"]["used"].clone()
+}
+
+/// The claims and the storage of a claim without a VolumeAttributesClass, which an expansion has enlarged. The quota
+/// selects claims without such a class.
+async fn counted_claim(world: &World, resource: &str, scopes: Value) -> Value {
+    let claim = json!({
+        "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+        "metadata": {"name": "data", "namespace": NAMESPACE},
+        "spec": {"resources": {"requests": {"storage": "5G"}}},
+        "status": {"allocatedResources": {"storage": "10G"}},
+    });
+    world.cluster.load(claim).unwrap();
+    let spec = json!({"hard": {resource: "90G"}, "scopeSelector": scopes});
+    counted(world, spec).await[resource].clone()
 }
 
 /// Whether a pod gets a claim from a template that asks for admin access.
@@ -420,21 +442,13 @@ async fn has_claim_with_admin_access(world: &World) -> Value {
 
 /// The usage of a quota with a pod that holds more than it requests now.
 async fn counted_while_resized(world: &World) -> Value {
-    let metadata = json!({"name": "counted", "namespace": NAMESPACE});
-    let quota = json!({
-        "apiVersion": "v1", "kind": "ResourceQuota", "metadata": metadata,
-        "spec": {"hard": {"requests.cpu": "9"}},
-    });
     let mut user = pod("user", NAMESPACE, requesting("1"));
     let held = json!({"requests": {"cpu": "2"}});
     user["status"] =
         json!({"phase": "Running", "containerStatuses": [{"name": "main", "resources": held}]});
-    for object in [user, quota] {
-        world.cluster.load(object).unwrap();
-    }
-    tokio::time::sleep(Duration::from_secs(5)).await;
-    let quota = world.find("resourcequotas", "counted").unwrap();
-    quota["status"]["used"]["requests.cpu"].clone()
+    world.cluster.load(user).unwrap();
+    let spec = json!({"hard": {"requests.cpu": "9"}});
+    counted(world, spec).await["requests.cpu"].clone()
 }
 
 /// A Job of one pod, with these fields in its spec.
@@ -585,7 +599,24 @@ async fn every_gate_that_controllers_read_has_an_effect() {
                     json!(false),
                 ),
                 features::DRA_EXTENDED_RESOURCE => {
-                    (counted_devices(&world).await, json!("2"), json!("0"))
+                    let found = counted_devices(&world, "requests.example.com/gpu").await;
+                    (found, json!("2"), json!("0"))
+                }
+                features::DYNAMIC_RESOURCE_ALLOCATION => {
+                    let name = "gpu.deviceclass.resource.k8s.io/devices";
+                    let found = counted_devices(&world, name).await;
+                    (found, json!("2"), Value::Null)
+                }
+                features::RECOVER_VOLUME_EXPANSION_FAILURE => {
+                    let found = counted_claim(&world, "requests.storage", Value::Null).await;
+                    (found, json!("10G"), json!("5G"))
+                }
+                features::VOLUME_ATTRIBUTES_CLASS => {
+                    let scope = "VolumeAttributesClass";
+                    let without = json!({"scopeName": scope, "operator": "DoesNotExist"});
+                    let scopes = json!({"matchExpressions": [without]});
+                    let found = counted_claim(&world, "persistentvolumeclaims", scopes).await;
+                    (found, json!("1"), json!("0"))
                 }
                 features::HPA_CONFIGURABLE_TOLERANCE => {
                     let policy = json!({"type": "Pods", "value": 9, "periodSeconds": 15});

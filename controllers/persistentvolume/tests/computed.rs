@@ -8,7 +8,7 @@ use steersman_objects::{Object, PersistentVolume, PersistentVolumeClaim};
 
 use super::fake::{Fake, queued};
 use crate::persistentvolume::known::Volumes;
-use crate::persistentvolume::matching;
+use crate::persistentvolume::matching::{self, AttributesClasses};
 
 fn cases(part: &str) -> Vec<Value> {
     let file = include_str!("../testdata/volume-binding.json");
@@ -33,7 +33,12 @@ fn claims_match_the_volumes_of_upstream() {
                 _ => claim = Some(decoded::<PersistentVolumeClaim>(object)),
             }
         }
-        let best = matching::best(&claim.unwrap(), &volumes, case["delayBinding"] == true);
+        let best = matching::best(
+            &claim.unwrap(),
+            &volumes,
+            case["delayBinding"] == true,
+            AttributesClasses::Compared,
+        );
         let error = best.as_ref().err().map(ToString::to_string);
         assert_eq!(json!(error), case["error"], "{}", case["name"]);
         let name = best

@@ -13,6 +13,7 @@ use steersman_helpers::pods_by_claim::PodsByClaim;
 use steersman_objects::{
     Node, Object, ObjectKey, PersistentVolume, PersistentVolumeClaim, Pod, StorageClass,
 };
+use steersman_options::features::FeatureGates;
 use steersman_runtime::controller::{ContextParts, ControllerContext};
 use steersman_runtime::events::EventRecorder;
 use steersman_runtime::informer::{InformerFactory, Store};
@@ -133,7 +134,7 @@ impl Fake {
             claim_queue: queue("claims"),
             volume_queue: queue("volumes"),
             recorder,
-            config: Config::of(&context.options).unwrap(),
+            config: Config::of(&context.options, &context.features).unwrap(),
             operations: Operations::new(),
             timers: Timers::new(metrics.clone()),
             metrics,
@@ -241,6 +242,9 @@ fn context(state: &Arc<Mutex<State>>, registry: &Registry, options: &Value) -> C
         queue_metrics: QueueMetrics::register(registry).unwrap(),
         registry: registry.clone(),
     });
+    if let Some(off) = options["gateOff"].as_str() {
+        context.features = FeatureGates::new(|name| name != off);
+    }
     if options["disableDynamicProvisioning"] == true {
         context = context.with_flag("enable-dynamic-provisioning", "false");
     }

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 use steersman_objects::{Object, PersistentVolume};
 use steersman_options::Options;
+use steersman_options::features::FeatureGates;
 
 use crate::persistentvolume::config::Config;
 
@@ -17,7 +18,7 @@ fn config(flags: &[(&str, &str)]) -> Result<Config, String> {
     for (flag, value) in flags {
         options.set(flag, value).unwrap();
     }
-    Config::of(&options).map_err(|error| error.to_string())
+    Config::of(&options, &FeatureGates::default()).map_err(|error| error.to_string())
 }
 
 /// Upstream: `TestCalculateTimeoutForVolume`.

@@ -3,6 +3,7 @@
 
 use serde_json::{Map, Value, json};
 use steersman_objects::{Object, PersistentVolume, PersistentVolumeClaim};
+use steersman_options::features::VOLUME_ATTRIBUTES_CLASS;
 
 use super::fake::Fake;
 use crate::persistentvolume::migration;
@@ -116,13 +117,25 @@ fn rows<'a>(side: &'a Value, list: &str) -> &'a [Value] {
     side[list].as_array().unwrap()
 }
 
-/// Upstream: `TestSync` and `TestSyncBlockVolume`. The cases of a disabled gate
-/// `VolumeAttributesClass` are absent, because the gate is locked.
+/// Upstream: `TestSync` and `TestSyncBlockVolume`. Most cases have the same result without the gate
+/// `VolumeAttributesClass`; the others name its state.
 #[tokio::test(start_paused = true)]
 async fn single_syncs_have_the_results_of_upstream() {
     let cases: Vec<Value> =
         serde_json::from_str(include_str!("../testdata/state-machine.json")).unwrap();
-    assert_eq!(cases.len(), 73);
+    assert_eq!(cases.len(), 75);
+    for is_on in [true, false] {
+        let of_state = |case: &&Value| {
+            let state = case.get("attributesClasses");
+            state.is_none_or(|state| *state == is_on)
+        };
+        single_syncs(cases.iter().filter(of_state), is_on).await;
+    }
+}
+
+/// Runs `cases` with the gate `VolumeAttributesClass` in the state `is_on`.
+async fn single_syncs(cases: impl Iterator<Item = &Value>, is_on: bool) {
+    let gate = (!is_on).then_some(VOLUME_ATTRIBUTES_CLASS.name);
     let waiting = json!({
         "kind": "StorageClass", "apiVersion": "storage.k8s.io/v1", "metadata": {"name": "wait"},
         "provisioner": "kubernetes.io/mock-volume", "volumeBindingMode": "WaitForFirstConsumer",
@@ -138,7 +151,8 @@ async fn single_syncs_have_the_results_of_upstream() {
             .map(|claim| format!("default/{}", claim["metadata"]["name"].as_str().unwrap()))
             .collect();
         let objects: Vec<Value> = volumes.chain(claims).chain([waiting.clone()]).collect();
-        let fake = Fake::new(&objects, &json!({ "onlyInAPI": only_in_api }));
+        let options = json!({ "onlyInAPI": only_in_api, "gateOff": gate });
+        let fake = Fake::new(&objects, &options);
         let kind = case["sync"].as_str().unwrap();
         let synced = &before[format!("{kind}s")][0]["name"];
         let key = match kind {
@@ -147,7 +161,11 @@ async fn single_syncs_have_the_results_of_upstream() {
         };
         let error = fake.sync(kind, &key).await;
         fake.finish().await;
-        assert_eq!(error.is_some(), case["fails"] == true, "{name}: {error:?}");
+        assert_eq!(
+            error.is_some(),
+            case["fails"] == true,
+            "{name} {is_on}: {error:?}"
+        );
         let after = &case["after"];
         for row in rows(after, "volumes") {
             let found = fake.object(&format!(

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use steersman_devcluster::faults::{self, Matcher};
+use steersman_options::features;
 
 use super::*;
 
@@ -167,4 +168,32 @@ async fn claims_for_devices_are_counted_by_class_and_extended_resource() {
     let path = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims/c";
     world.cluster.delete(path).await.unwrap();
     world.until_used(used("0", "0", "1")).await;
+}
+
+/// Upstream: the registry of evaluators without `DynamicResourceAllocation`. The claim counts as an object of any
+/// other type, and no type handles the other names.
+#[tokio::test(start_paused = true)]
+async fn without_their_gate_claims_for_devices_are_counted_by_number() {
+    let world = without(features::DYNAMIC_RESOURCE_ALLOCATION).await;
+    let exactly = json!({"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 2});
+    let requests = json!([{"name": "r", "exactly": exactly}]);
+    let spec = json!({"devices": {"requests": requests}});
+    world
+        .create(object(
+            "resource.k8s.io/v1",
+            "ResourceClaim",
+            "c",
+            json!({ "spec": spec }),
+        ))
+        .await;
+    let hard = json!({
+        "gpu.deviceclass.resource.k8s.io/devices": "9",
+        "count/resourceclaims.resource.k8s.io": "9",
+    });
+    world.create(quota(hard)).await;
+    let used = |number: &str| json!({"count/resourceclaims.resource.k8s.io": number});
+    world.until_used(used("1")).await;
+    let path = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims/c";
+    world.cluster.delete(path).await.unwrap();
+    world.until_used(used("0")).await;
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use steersman_devcluster::Admission;
+use steersman_options::features::{FeatureGates, Gate};
 
 use super::DESCRIPTOR;
 use crate::testing::NAMESPACE;
@@ -23,6 +24,18 @@ const QUOTA: &str = "/api/v1/namespaces/default/resourcequotas/q";
 async fn world() -> World {
     let mut world = bare().await;
     world.restart(&[DESCRIPTOR]).await;
+    world
+}
+
+/// The same with the feature gate `off` off in the controller.
+async fn without(off: Gate) -> World {
+    let mut world = bare().await;
+    world
+        .restart_with(&[DESCRIPTOR], |mut context| {
+            context.features = FeatureGates::new(|name| name != off.name);
+            context
+        })
+        .await;
     world
 }
 

@@ -48,6 +48,8 @@ pub const DRA_EXTENDED_RESOURCE: Gate = Gate::on("DRAExtendedResource");
 pub const DRA_PRIORITIZED_LIST: Gate = Gate::on("DRAPrioritizedList");
 /// Claims for devices may belong to PodGroups.
 pub const DRA_WORKLOAD_RESOURCE_CLAIMS: Gate = Gate::off("DRAWorkloadResourceClaims");
+/// Claims for devices. Quotas count the devices of each class.
+pub const DYNAMIC_RESOURCE_ALLOCATION: Gate = Gate::on("DynamicResourceAllocation");
 /// `spec.behavior` of a HorizontalPodAutoscaler may set tolerances.
 pub const HPA_CONFIGURABLE_TOLERANCE: Gate = Gate::on("HPAConfigurableTolerance");
 /// A change of the spec of a HorizontalPodAutoscaler has its effect at once, and the status tells the generation
@@ -83,6 +85,8 @@ pub const POD_LEVEL_RESOURCES: Gate = Gate::on("PodLevelResources");
 pub const POD_OBSERVED_GENERATION_TRACKING: Gate = Gate::on("PodObservedGenerationTracking");
 /// `spec.trafficDistribution` of a Service may prefer the same zone or node by its newer names.
 pub const PREFER_SAME_TRAFFIC_DISTRIBUTION: Gate = Gate::on("PreferSameTrafficDistribution");
+/// Quotas count the storage that the expansion of a claim has allocated.
+pub const RECOVER_VOLUME_EXPANSION_FAILURE: Gate = Gate::on("RecoverVolumeExpansionFailure");
 /// The strategy `Recreate` of StatefulSets. Releases before 1.37 lack it.
 pub const STATEFUL_SET_RECREATE_STRATEGY: Gate = Gate::off("StatefulSetRecreateStrategy");
 /// The StatefulSet controller compares revisions of other versions by their meaning.
@@ -92,17 +96,20 @@ pub const STATEFUL_SET_SEMANTIC_REVISION_COMPARISON: Gate =
 /// The operators `Gt` and `Lt` of tolerations compare numbers.
 pub const TAINT_TOLERATION_COMPARISON_OPERATORS: Gate =
     Gate::off("TaintTolerationComparisonOperators");
+/// VolumeAttributesClasses decide which volume a claim gets, and which quotas count it.
+pub const VOLUME_ATTRIBUTES_CLASS: Gate = Gate::on("VolumeAttributesClass");
 /// A Job whose pods have to start together gets a Workload and a PodGroup.
 pub const WORKLOAD_WITH_JOB: Gate = Gate::off("WorkloadWithJob");
 
 /// All gates of this module, sorted by name.
-pub const ALL: [Gate; 25] = [
+pub const ALL: [Gate; 28] = [
     DRA_ADMIN_ACCESS,
     DRA_DEVICE_TAINT_RULES,
     DRA_EXTENDED_RESOURCE,
     DRA_PRIORITIZED_LIST,
     DRA_WORKLOAD_RESOURCE_CLAIMS,
     DEPLOYMENT_REPLICA_SET_TERMINATING_REPLICAS,
+    DYNAMIC_RESOURCE_ALLOCATION,
     HPA_CONFIGURABLE_TOLERANCE,
     HPA_GENERATION,
     HPA_SCALE_TO_ZERO,
@@ -118,9 +125,11 @@ pub const ALL: [Gate; 25] = [
     POD_LEVEL_RESOURCES,
     POD_OBSERVED_GENERATION_TRACKING,
     PREFER_SAME_TRAFFIC_DISTRIBUTION,
+    RECOVER_VOLUME_EXPANSION_FAILURE,
     STATEFUL_SET_RECREATE_STRATEGY,
     STATEFUL_SET_SEMANTIC_REVISION_COMPARISON,
     TAINT_TOLERATION_COMPARISON_OPERATORS,
+    VOLUME_ATTRIBUTES_CLASS,
     WORKLOAD_WITH_JOB,
 ];
 

@@ -8,25 +8,21 @@
 pub enum Effect {
     /// Both states have upstream's effect.
     Acts,
-    /// One part of the effect is missing, which this text names.
-    Partly(&'static str),
     /// Steersman always behaves as with this state, for this reason.
     Always(bool, &'static str),
-    /// Steersman behaves as with this state so far; the text says what is missing.
-    NotYet(bool, &'static str),
 }
 
 impl Effect {
     /// The state that the behaviour corresponds to, unless the gate acts.
     pub fn fixed_state(self) -> Option<bool> {
         match self {
-            Self::Acts | Self::Partly(_) => None,
-            Self::Always(state, _) | Self::NotYet(state, _) => Some(state),
+            Self::Acts => None,
+            Self::Always(state, _) => Some(state),
         }
     }
 }
 
-use Effect::{Acts, Always, NotYet, Partly};
+use Effect::{Acts, Always};
 
 /// The reason for gates of upstream's client library.
 const CLIENT: &str = "about upstream's client library";
@@ -57,7 +53,7 @@ pub const READ: &[(&str, Effect)] = &[
     ("DRAResourcePoolStatus", Acts),
     ("DRAWorkloadResourceClaims", Acts),
     ("DeploymentReplicaSetTerminatingReplicas", Acts),
-    ("DynamicResourceAllocation", Partly("quotas count claims for devices if the API server has them")),
+    ("DynamicResourceAllocation", Acts),
     ("GenericWorkload", Acts),
     ("HPAConfigurableTolerance", Acts),
     ("HPAGeneration", Acts),
@@ -80,7 +76,7 @@ pub const READ: &[(&str, Effect)] = &[
     ("PodLevelResources", Acts),
     ("PodObservedGenerationTracking", Acts),
     ("PreferSameTrafficDistribution", Acts),
-    ("RecoverVolumeExpansionFailure", NotYet(true, "quotas count allocated sizes; expansion leaves CSI claims to their resizer")),
+    ("RecoverVolumeExpansionFailure", Acts),
     ("SELinuxChangePolicy", Acts),
     ("SeparateTaintEvictionController", Acts),
     ("StaleControllerConsistencyDaemonSet", Always(true, OWN_WRITES)),
@@ -94,7 +90,7 @@ pub const READ: &[(&str, Effect)] = &[
     ("StorageVersionMigrator", Acts),
     ("TaintTolerationComparisonOperators", Acts),
     ("UnlockWhileProcessingFIFO", Always(true, CLIENT)),
-    ("VolumeAttributesClass", Partly("binding and quotas honour classes in both states")),
+    ("VolumeAttributesClass", Acts),
     ("WatchListClient", Always(true, "lists are streamed if the API server can")),
     ("WorkloadWithJob", Acts),
 ];

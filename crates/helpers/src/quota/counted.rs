@@ -8,10 +8,8 @@ use steersman_values::intern::Sym;
 use steersman_values::quantity::Quantity;
 
 use super::amounts::Amounts;
-use super::devices::ExtendedResources;
-use super::names::{
-    DEVICES_OF_CLASS, HUGE_PAGES, LIMITS, OF_STORAGE_CLASS, REQUESTS, is_extended_request,
-};
+use super::devices::DeviceCounting;
+use super::names::{HUGE_PAGES, LIMITS, OF_STORAGE_CLASS, REQUESTS, is_extended_request};
 
 /// Resources of containers that Kubernetes defines, besides huge pages.
 const COMPUTE: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
@@ -65,15 +63,12 @@ impl Counted {
 
     /// Whether objects of this type count for the resource `name` of a quota. More than one type
     /// can: pods and claims for devices both count for an extended resource.
-    ///
-    /// `extended` are the extended resources of device classes, with the gate `DRAExtendedResource`.
-    pub fn handles(&self, name: &str, extended: Option<&ExtendedResources>) -> bool {
+    pub fn handles(&self, name: &str, devices: &DeviceCounting) -> bool {
         if self.count == *name {
             return true;
         }
         if self.is_device_claims() {
-            return name.ends_with(DEVICES_OF_CLASS)
-                || extended.is_some_and(|extended| extended.counts_devices(name));
+            return devices.handles(name);
         }
         if !self.group.is_empty() {
             return false;
@@ -172,7 +167,9 @@ mod tests {
             ("storage", &[]),
         ];
         for (name, expected) in cases {
-            let handling = types.iter().filter(|of| of.handles(name, None));
+            let handling = types
+                .iter()
+                .filter(|of| of.handles(name, &DeviceCounting::Classes));
             let handling: Vec<_> = handling.map(ToString::to_string).collect();
             assert_eq!(handling, expected, "{name}");
         }

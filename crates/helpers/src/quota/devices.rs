@@ -25,6 +25,30 @@ pub struct ExtendedResources {
     all: HashSet<Sym>,
 }
 
+/// The part of claims for devices in quotas.
+#[derive(Debug, Clone)]
+pub enum DeviceCounting {
+    /// Their number, as of other types: the gate `DynamicResourceAllocation` is off.
+    Number,
+    /// Their number, and the devices of each class.
+    Classes,
+    /// Devices count for extended resources, too: the gate `DRAExtendedResource` is on.
+    Extended(ExtendedResources),
+}
+
+impl DeviceCounting {
+    /// Whether claims for devices count for the resource `name` of a quota.
+    pub(super) fn handles(&self, name: &str) -> bool {
+        match self {
+            Self::Number => false,
+            Self::Classes => name.ends_with(DEVICES_OF_CLASS),
+            Self::Extended(extended) => {
+                name.ends_with(DEVICES_OF_CLASS) || extended.counts_devices(name)
+            }
+        }
+    }
+}
+
 impl ExtendedResources {
     /// The extended resources of `classes`.
     pub fn of<'a>(classes: impl IntoIterator<Item = &'a DeviceClass>) -> Self {
@@ -41,7 +65,7 @@ impl ExtendedResources {
     }
 
     /// Whether claims for devices count for the resource `name` of a quota.
-    pub(super) fn counts_devices(&self, name: &str) -> bool {
+    fn counts_devices(&self, name: &str) -> bool {
         let requested = name.strip_prefix(REQUESTS);
         is_extended_request(name) && requested.is_some_and(|name| self.all.contains(name))
     }
@@ -56,14 +80,19 @@ impl ExtendedResources {
     }
 }
 
-/// The usage of a claim for devices. With the gate `DRAExtendedResource`, `extended` are the resources
-/// of the classes. `of_pod` is the usage of its pod, if the claim is the one for the extended
-/// resources of that pod: these count once.
+/// The usage of a claim for devices. `of_pod` is the usage of its pod, if the claim is the one for the
+/// extended resources of that pod: these count once.
 pub fn device_usage(
     claim: &ResourceClaim,
-    extended: Option<&ExtendedResources>,
+    counting: &DeviceCounting,
     of_pod: Option<&Amounts>,
 ) -> Amounts {
+    const COUNT: &str = "count/resourceclaims.resource.k8s.io";
+    if matches!(counting, DeviceCounting::Number) {
+        return [(Sym::new(COUNT), Quantity::whole(1))]
+            .into_iter()
+            .collect();
+    }
     let mut devices = Amounts::default();
     for request in &claim.spec.devices.requests {
         if request.first_available.is_empty() {
@@ -81,8 +110,8 @@ pub fn device_usage(
         }
     }
     let mut usage = devices.clone();
-    usage.set("count/resourceclaims.resource.k8s.io", Quantity::whole(1));
-    if let Some(extended) = extended {
+    usage.set(COUNT, Quantity::whole(1));
+    if let DeviceCounting::Extended(extended) = counting {
         let mut requests = Amounts::default();
         for (name, number) in devices.iter() {
             let class = name.strip_suffix(DEVICES_OF_CLASS).unwrap_or_default();

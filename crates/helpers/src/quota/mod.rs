@@ -20,10 +20,11 @@ mod services;
 mod tally;
 
 pub use amounts::Amounts;
-pub use claims::{claim_usage, is_claim_replenished};
+pub use claims::{ClaimCounting, claim_usage, is_claim_replenished};
 pub use counted::{Counted, object_count};
 pub use devices::{
-    ExtendedResources, device_usage, is_extended_resource_claim_of, pod_of_extended_resources,
+    DeviceCounting, ExtendedResources, device_usage, is_extended_resource_claim_of,
+    pod_of_extended_resources,
 };
 pub use pods::{
     PodCounting, Side, amounts_of_containers, is_pod_replenished, is_terminating_scope, pod_usage,

@@ -66,13 +66,13 @@ fn counting() -> PodCounting {
 }
 
 /// The classes of devices of the cases.
-fn extended() -> ExtendedResources {
+fn devices() -> DeviceCounting {
     let classes = [
         json!({"metadata": {"name": "gpu"}, "spec": {"extendedResourceName": "example.com/gpu"}}),
         json!({"metadata": {"name": "nic"}, "spec": {}}),
     ];
     let classes: Vec<_> = classes.iter().map(decode::<DeviceClass>).collect();
-    ExtendedResources::of(classes.iter().map(|class| &**class))
+    DeviceCounting::Extended(ExtendedResources::of(classes.iter().map(|class| &**class)))
 }
 
 /// The pod of the extended resource claim.
@@ -96,13 +96,13 @@ fn usage(object: &Value) -> Amounts {
     match object["kind"].as_str().unwrap() {
         "Pod" => pod_usage(&decode(object), counting()),
         "Service" => service_usage(&decode(object)),
-        "PersistentVolumeClaim" => claim_usage(&decode(object)),
+        "PersistentVolumeClaim" => claim_usage(&decode(object), ClaimCounting::ALL),
         "ResourceClaim" => {
             let claim: Arc<ResourceClaim> = decode(object);
             let pod = owner();
             let of_pod = is_extended_resource_claim_of(&claim, &pod, [&*claim])
                 .then(|| pod_usage(&pod, counting()));
-            device_usage(&claim, Some(&extended()), of_pod.as_ref())
+            device_usage(&claim, &devices(), of_pod.as_ref())
         }
         _ => object_count(&counted(object)),
     }
@@ -174,7 +174,7 @@ fn requirement(text: &str) -> ScopeRequirement {
 /// objects.
 fn used(case: &QuotaCase) -> Amounts {
     let scopes = Scopes::of(&case.spec);
-    let extended = extended();
+    let devices = devices();
     let of_kind = |kind: &str| -> Vec<&Value> {
         let objects = case.objects.iter();
         objects.filter(|object| object["kind"] == kind).collect()
@@ -202,18 +202,19 @@ fn used(case: &QuotaCase) -> Amounts {
     let mut used = Amounts::default();
     for of in types {
         let hard = case.spec.hard.keys();
-        let Some(tally) = Tally::of(&of, hard, &scopes, Some(&extended)) else {
+        let Some(tally) = Tally::of(&of, hard, &scopes, &devices) else {
             continue;
         };
         used.add(&match &*of.plural {
             "pods" => tally.pods(&all(of_kind("Pod")), counting()),
             "services" => tally.services(&all(of_kind("Service"))),
-            "persistentvolumeclaims" => tally.claims(&all::<PersistentVolumeClaim>(of_kind(
-                "PersistentVolumeClaim",
-            ))),
+            "persistentvolumeclaims" => tally.claims(
+                &all::<PersistentVolumeClaim>(of_kind("PersistentVolumeClaim")),
+                ClaimCounting::ALL,
+            ),
             "resourceclaims" => tally.device_claims(
                 &all(of_kind("ResourceClaim")),
-                Some(&extended),
+                &devices,
                 |name| (name == "owner").then(owner),
                 counting(),
             ),

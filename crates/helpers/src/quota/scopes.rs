@@ -4,7 +4,7 @@
 
 use steersman_objects::{PersistentVolumeClaim, Pod, ResourceQuotaSpec, ScopeRequirement};
 
-use super::claims::attributes_classes;
+use super::claims::{ClaimCounting, attributes_classes};
 use super::pods::{crosses_namespaces, is_best_effort, is_terminating_scope};
 
 /// The scopes of a quota. Without scopes it counts every object.
@@ -20,6 +20,17 @@ pub enum Scoped<'a> {
     Claim(&'a PersistentVolumeClaim),
     /// An object of a type that matches no scope.
     Other,
+}
+
+impl<'a> Scoped<'a> {
+    /// A PersistentVolumeClaim by the rules of `counting`.
+    pub fn of_claim(claim: &'a PersistentVolumeClaim, counting: ClaimCounting) -> Self {
+        if counting.attributes_classes {
+            Self::Claim(claim)
+        } else {
+            Self::Other
+        }
+    }
 }
 
 /// A requirement of a scope selector that the API server refuses.

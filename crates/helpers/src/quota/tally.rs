@@ -9,10 +9,10 @@ use steersman_values::intern::Sym;
 use steersman_values::quantity::Quantity;
 
 use super::amounts::Amounts;
-use super::claims::claim_usage;
+use super::claims::{ClaimCounting, claim_usage};
 use super::counted::{Counted, object_count};
 use super::devices::{
-    ExtendedResources, device_usage, is_extended_resource_claim_of, pod_of_extended_resources,
+    DeviceCounting, device_usage, is_extended_resource_claim_of, pod_of_extended_resources,
 };
 use super::pods::{PodCounting, TemplateUsage, pod_usage};
 use super::scopes::{Scoped, Scopes};
@@ -33,11 +33,11 @@ impl<'a> Tally<'a> {
         counted: &Counted,
         hard: impl IntoIterator<Item = &'a Sym>,
         scopes: &'a Scopes,
-        extended: Option<&ExtendedResources>,
+        devices: &DeviceCounting,
     ) -> Option<Self> {
         let names = hard.into_iter();
         let names: Vec<_> = names
-            .filter(|name| counted.handles(name, extended))
+            .filter(|name| counted.handles(name, devices))
             .collect();
         (!names.is_empty()).then_some(Self { names, scopes })
     }
@@ -92,11 +92,15 @@ impl<'a> Tally<'a> {
     }
 
     /// The usage of the PersistentVolumeClaims of a namespace.
-    pub fn claims(&self, claims: &[Arc<PersistentVolumeClaim>]) -> Amounts {
+    pub fn claims(
+        &self,
+        claims: &[Arc<PersistentVolumeClaim>],
+        counting: ClaimCounting,
+    ) -> Amounts {
         self.sum(
             claims,
-            |claim| Scoped::Claim(claim),
-            |total, claim| total.add(&claim_usage(claim)),
+            |claim| Scoped::of_claim(claim, counting),
+            |total, claim| total.add(&claim_usage(claim, counting)),
         )
     }
 
@@ -104,7 +108,7 @@ impl<'a> Tally<'a> {
     pub fn device_claims(
         &self,
         claims: &[Arc<ResourceClaim>],
-        extended: Option<&ExtendedResources>,
+        devices: &DeviceCounting,
         pod: impl Fn(&str) -> Option<Arc<Pod>>,
         counting: PodCounting,
     ) -> Amounts {
@@ -118,7 +122,7 @@ impl<'a> Tally<'a> {
         self.sum(
             claims,
             |_| Scoped::Other,
-            |total, claim| total.add(&device_usage(claim, extended, of_pod(claim).as_ref())),
+            |total, claim| total.add(&device_usage(claim, devices, of_pod(claim).as_ref())),
         )
     }
 

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use steersman_helpers::quota::{
-    Amounts, Counted, ExtendedResources, PodCounting, Scoped, Scopes, Tally, claim_usage,
-    device_usage, is_extended_resource_claim_of, object_count, pod_of_extended_resources,
-    pod_usage, service_usage,
+    Amounts, ClaimCounting, Counted, DeviceCounting, ExtendedResources, PodCounting, Scoped,
+    Scopes, Tally, claim_usage, device_usage, is_extended_resource_claim_of, object_count,
+    pod_of_extended_resources, pod_usage, service_usage,
 };
 use steersman_objects::{
     DeviceClass, Object, PersistentVolumeClaim, Pod, ResourceClaim, ResourceQuota, Service,
@@ -54,10 +54,10 @@ impl View {
         view.unwrap_or(Self::Other)
     }
 
-    pub(super) fn scoped(&self) -> Scoped<'_> {
+    pub(super) fn scoped(&self, counting: ClaimCounting) -> Scoped<'_> {
         match self {
             Self::Pod(pod) => Scoped::Pod(pod),
-            Self::Claim(claim) => Scoped::Claim(claim),
+            Self::Claim(claim) => Scoped::of_claim(claim, counting),
             Self::Service(_) | Self::DeviceClaim(_) | Self::Other => Scoped::Other,
         }
     }
@@ -73,7 +73,7 @@ impl Server {
         match object {
             View::Pod(pod) => pod_usage(pod, self.pod_counting()),
             View::Service(service) => service_usage(service),
-            View::Claim(claim) => claim_usage(claim),
+            View::Claim(claim) => claim_usage(claim, self.claim_counting()),
             View::DeviceClaim(claim) => {
                 let pod = pod_of_extended_resources(claim);
                 let pod = pod.and_then(|_| self.pod_of(claim, namespace));
@@ -83,7 +83,7 @@ impl Server {
                     is_extended_resource_claim_of(claim, pod, others)
                 });
                 let of_pod = of_pod.map(|pod| pod_usage(&pod, self.pod_counting()));
-                device_usage(claim, Some(&self.extended_resources()), of_pod.as_ref())
+                device_usage(claim, &self.device_counting(), of_pod.as_ref())
             }
             View::Other => object_count(of),
         }
@@ -103,15 +103,26 @@ impl Server {
     fn pod_counting(&self) -> PodCounting {
         PodCounting {
             now: self.clock.now(),
-            pod_level_resources: true,
-            status_resources: true,
+            pod_level_resources: self.release().enables("PodLevelResources"),
+            status_resources: self.release().enables("InPlacePodVerticalScaling"),
         }
     }
 
-    /// The extended resources of all classes of devices.
-    pub(super) fn extended_resources(&self) -> ExtendedResources {
+    /// The rules for claims in this release.
+    pub(super) fn claim_counting(&self) -> ClaimCounting {
+        ClaimCounting {
+            allocated_storage: self.release().enables("RecoverVolumeExpansionFailure"),
+            attributes_classes: self.release().enables("VolumeAttributesClass"),
+        }
+    }
+
+    /// The rules for claims for devices in this release, with all classes of devices.
+    pub(super) fn device_counting(&self) -> DeviceCounting {
+        if !self.release().enables("DRAExtendedResource") {
+            return DeviceCounting::Classes;
+        }
         let classes = self.all_in::<DeviceClass>("");
-        ExtendedResources::of(classes.iter().map(|class| &**class))
+        DeviceCounting::Extended(ExtendedResources::of(classes.iter().map(|class| &**class)))
     }
 
     /// All objects of type `T` in a namespace, or in the cluster if it is empty.
@@ -140,7 +151,7 @@ impl Server {
         let hard = &quota.spec.hard;
         let scopes = Scopes::of(&quota.spec);
         let namespace = &*quota.meta.namespace;
-        let extended = self.extended_resources();
+        let devices = self.device_counting();
         let named = hard.keys().filter_map(|name| Counted::of_name(name));
         let others = WITH_OTHER_NAMES.map(|(group, plural)| Counted::new(group, plural));
         let mut types: Vec<Counted> = named.chain(others).collect();
@@ -153,7 +164,7 @@ impl Server {
         types.dedup();
         let mut used = Amounts::default();
         for of in types {
-            let Some(tally) = Tally::of(&of, hard.keys(), &scopes, Some(&extended)) else {
+            let Some(tally) = Tally::of(&of, hard.keys(), &scopes, &devices) else {
                 continue;
             };
             used.add(&if of.is_core("pods") {
@@ -161,11 +172,11 @@ impl Server {
             } else if of.is_core("services") {
                 tally.services(&self.all_in(namespace))
             } else if of.is_core("persistentvolumeclaims") {
-                tally.claims(&self.all_in(namespace))
+                tally.claims(&self.all_in(namespace), self.claim_counting())
             } else if of.is_device_claims() {
                 tally.device_claims(
                     &self.all_in(namespace),
-                    Some(&extended),
+                    &devices,
                     |name| self.pod_named(name, namespace),
                     self.pod_counting(),
                 )

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use parking_lot::MutexGuard;
 use serde_json::{Value, json};
 use steersman_helpers::quota::{
-    Amounts, Counted, Scopes, is_claim_replenished, is_terminating_scope,
+    Amounts, ClaimCounting, Counted, Scopes, is_claim_replenished, is_terminating_scope,
 };
 use steersman_objects::{Object as _, ResourceList, ResourceQuota};
 
@@ -58,7 +58,8 @@ impl Server {
         }
         let of = Counted::new(&resource.group, &resource.plural);
         let [new, old] = [Some(object), old].map(|object| object.map(|o| View::of(&of, o)));
-        let Some(new) = new.filter(|new| may_change(&of, part, new, old.as_ref())) else {
+        let claims = self.claim_counting();
+        let Some(new) = new.filter(|new| may_change(&of, part, new, old.as_ref(), claims)) else {
             return Ok(None);
         };
         let guard = self.quota_lock.lock();
@@ -87,7 +88,7 @@ impl Server {
         let before = old.as_ref().map(|old| self.usage(&of, old, namespace));
         let mut charged = Vec::new();
         for ledger in ledgers {
-            let was_counted = |old: &View| ledger.scopes.select(old.scoped()) == Ok(true);
+            let was_counted = |old: &View| ledger.scopes.select(old.scoped(claims)) == Ok(true);
             let before = before
                 .as_ref()
                 .filter(|_| old.as_ref().is_some_and(was_counted));
@@ -114,7 +115,8 @@ impl Server {
 
     /// The quotas of a namespace that count `object`.
     fn ledgers(&self, of: &Counted, object: &View, namespace: &str) -> Vec<Ledger> {
-        let extended = self.extended_resources();
+        let devices = self.device_counting();
+        let claims = self.claim_counting();
         let quotas = self.quotas_of(namespace).into_iter();
         let ledgers = quotas.filter_map(|stored| {
             let quota = decoded(&stored)?;
@@ -122,10 +124,8 @@ impl Server {
             let status = &quota.status;
             let counted = self.counted_by_controller(&quota);
             let hard = Amounts::of(counted.unwrap_or(&quota.spec.hard));
-            let is_limited = hard
-                .iter()
-                .any(|(name, _)| of.handles(name, Some(&extended)));
-            if !is_limited || scopes.select(object.scoped()) != Ok(true) {
+            let is_limited = hard.iter().any(|(name, _)| of.handles(name, &devices));
+            if !is_limited || scopes.select(object.scoped(claims)) != Ok(true) {
                 return None;
             }
             let used = match counted {
@@ -152,8 +152,8 @@ impl Server {
 
     /// The resources of the type `of` in the quota, if the usage of one of them is not known yet.
     fn unknown(&self, of: &Counted, ledger: &Ledger) -> Option<String> {
-        let extended = self.extended_resources();
-        let limited = ledger.hard.only(|name| of.handles(name, Some(&extended)));
+        let devices = self.device_counting();
+        let limited = ledger.hard.only(|name| of.handles(name, &devices));
         let names: Vec<&str> = limited.iter().map(|(name, _)| &**name).collect();
         let is_known = names.iter().all(|name| ledger.used.has(name));
         (!is_known).then(|| names.join(","))
@@ -232,7 +232,9 @@ impl Server {
         let [before, after] = [&views[0], &views[1]].map(|view| self.usage(&of, view, namespace));
         let is_scoped_otherwise = match &views {
             [View::Pod(_), View::Pod(_)] => old["spec"] != new["spec"],
-            [View::Claim(old), View::Claim(new)] => is_claim_replenished(old, new),
+            [View::Claim(old), View::Claim(new)] => {
+                is_claim_replenished(old, new, self.claim_counting())
+            }
             _ => false,
         };
         before != after || is_scoped_otherwise
@@ -286,7 +288,13 @@ fn decoded(quota: &Object) -> Option<ResourceQuota> {
 }
 
 /// Whether the request can change usage. Upstream: `Handles` of the evaluators.
-fn may_change(of: &Counted, part: Option<&str>, new: &View, old: Option<&View>) -> bool {
+fn may_change(
+    of: &Counted,
+    part: Option<&str>,
+    new: &View,
+    old: Option<&View>,
+    claims: ClaimCounting,
+) -> bool {
     let Some(old) = old else {
         return part.is_none();
     };
@@ -295,7 +303,9 @@ fn may_change(of: &Counted, part: Option<&str>, new: &View, old: Option<&View>) 
             is_terminating_scope(old) != is_terminating_scope(new)
         }
         (Some("resize"), ..) => of.is_core("pods"),
-        (Some("status"), View::Claim(old), View::Claim(new)) => is_claim_replenished(old, new),
+        (Some("status"), View::Claim(old), View::Claim(new)) => {
+            is_claim_replenished(old, new, claims)
+        }
         (Some(_), ..) | (None, View::Other, _) => false,
         (None, ..) => true,
     }

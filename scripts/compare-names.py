@@ -256,7 +256,7 @@ def help_lines(text):
     return shown
 
 
-def pages(url, program):
+def pages(url, program, release):
     """All that is compared of one manager: text by name."""
     get = lambda path: ask("GET", url + path, accept="text/plain")
     shown = {}
@@ -274,7 +274,7 @@ def pages(url, program):
         except urllib.error.HTTPError as error:
             checks = [("status", str(error.code))]
         shown.update((f"{page} {name}", state) for name, state in checks)
-    said = subprocess.run([program, "--help"], capture_output=True, text=True, check=True)
+    said = subprocess.run([program, f"--emulated-version={release}", "--help"], capture_output=True, text=True, check=True)
     return shown | help_lines(said.stdout)
 
 
@@ -351,7 +351,7 @@ def running(program, home, port):
             process.wait()
 
 
-def seen(program, home, api_port, at):
+def seen(program, release, home, api_port, at):
     """The names and texts of a manager after a small load."""
     url = f"https://127.0.0.1:{api_port + 3}"
     api = f"https://127.0.0.1:{api_port}"
@@ -363,7 +363,7 @@ def seen(program, home, api_port, at):
         # A renewal that meets a foreign change takes the slow path.
         ask("PATCH", lease, {"metadata": {"labels": {"touched": f"by-{at}"}}}, "application/merge-patch+json")
         until("renewed", lambda: "leader_election_slowpath_total{" in ask("GET", f"{url}/metrics"))
-        found = pages(url, program) | objects(load)
+        found = pages(url, program, release) | objects(load)
     load.end()
     # The next manager must not wait for the Lease of one that does not release it.
     ask("DELETE", lease)
@@ -385,7 +385,7 @@ def main():
     home, port, *programs = sys.argv[1:]
     version = json.loads(ask("GET", f"https://127.0.0.1:{port}/version"))
     release = f"{version['major']}.{version['minor']}"
-    theirs, ours = (seen(program, home, int(port), at) for at, program in enumerate(programs))
+    theirs, ours = (seen(program, release, home, int(port), at) for at, program in enumerate(programs))
     if folder := os.environ.get("KEEP"):
         for name, shown in ("theirs", theirs), ("ours", ours):
             pathlib.Path(folder, f"{name}-{release}.json").write_text(json.dumps(shown, indent=1, sort_keys=True))

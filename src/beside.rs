@@ -67,7 +67,7 @@ pub(crate) fn take(arguments: &mut Vec<String>, names: &[&str]) -> Result<Option
 pub(crate) fn manager_options(arguments: Vec<String>) -> Result<Option<Options>, String> {
     match command_line::parse(arguments, |line| complain!("{line}")) {
         Ok(Command::Run(options)) => Ok(Some(*options)),
-        Ok(Command::Help | Command::Version(_)) => Ok(None),
+        Ok(Command::Help(_) | Command::Version(_)) => Ok(None),
         Err(error) => Err(match &error.suggestion {
             Some(flag) => format!("{error}\nDid you mean --{flag}?"),
             None => error.to_string(),

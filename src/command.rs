@@ -42,7 +42,8 @@ pub(crate) fn run_beside(
 ) -> ExitCode {
     panics::install_hook();
     match command_line::parse(arguments, |line| complain!("{line}")) {
-        Ok(Command::Help) => print(&help::help(
+        Ok(Command::Help(release)) => print(&help::help(
+            release,
             &registry,
             commands,
             help::columns(std::io::stdout()),
@@ -169,6 +170,13 @@ fn warn(config: &Config) {
         tracing::warn!(
             names = config.without_effect.join(" "),
             "these are accepted but have no effect yet"
+        );
+    }
+    let release = config.features.releases.emulated;
+    let lacks = |name: &&str| !release.has_flag(name);
+    for flag in config.options().given().filter(lacks) {
+        tracing::warn!(
+            "--{flag} is no flag of kube-controller-manager {release}, which would refuse it; it has its effect here"
         );
     }
     for (flag, workers) in &config.without_workers {

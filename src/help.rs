@@ -5,6 +5,7 @@ use std::os::fd::AsFd;
 
 use rustix::termios::tcgetwinsize;
 use steersman_options::{Flag, Kind, SECTIONS, Value, short_of};
+use steersman_releases::Release;
 
 use crate::features;
 use crate::registry::ControllerRegistry;
@@ -26,9 +27,10 @@ pub(crate) fn columns(output: impl AsFd) -> Option<usize> {
     (size.ws_col > 0).then_some(size.ws_col.into())
 }
 
-/// The output of `--help`. `commands` are names and summaries of subcommands. With `columns`, texts
+/// The output of `--help`: the flags and gates of `release`, or all flags. `commands` are names and summaries of subcommands. With `columns`, texts
 /// are wrapped, as upstream does on a terminal.
 pub(crate) fn help(
+    release: Option<Release>,
     registry: &ControllerRegistry,
     commands: &[(&str, &str)],
     columns: Option<usize>,
@@ -37,11 +39,20 @@ pub(crate) fn help(
         Some(columns) => wrapped(&ABOUT.replace('\n', " "), 0, columns) + "\n",
         None => ABOUT.to_owned(),
     };
-    format!("{about}\n{}", usage(registry, commands, columns))
+    format!("{about}\n{}", listed(release, registry, commands, columns))
 }
 
 /// The usage text, which is also printed before an error about a flag.
 pub(crate) fn usage(
+    registry: &ControllerRegistry,
+    commands: &[(&str, &str)],
+    columns: Option<usize>,
+) -> String {
+    listed(None, registry, commands, columns)
+}
+
+fn listed(
+    release: Option<Release>,
     registry: &ControllerRegistry,
     commands: &[(&str, &str)],
     columns: Option<usize>,
@@ -64,11 +75,12 @@ pub(crate) fn usage(
         text.push_str("\nUse \"steersman help [command]\" for more about a command.\n");
     }
     for (title, flags) in SECTIONS.iter().filter(|(title, _)| !title.is_empty()) {
-        let mut flags: Vec<&Flag> = flags.iter().collect();
+        let is_shown = |flag: &&Flag| release.is_none_or(|release| release.has_flag(flag.name));
+        let mut flags: Vec<&Flag> = flags.iter().filter(is_shown).collect();
         flags.sort_by_key(|flag| flag.name);
         let lines: Vec<(String, String)> = flags
             .iter()
-            .map(|flag| (left(flag), right(flag, registry)))
+            .map(|flag| (left(flag), right(release, flag, registry)))
             .collect();
         let width = lines.iter().map(|(left, _)| left.len()).max().unwrap_or(0);
         let _ = write!(text, "\n{title} flags:\n\n");
@@ -157,11 +169,16 @@ pub(crate) fn kind(flag: &Flag) -> Option<&'static str> {
 }
 
 /// The right column: help text and default, unless the default is the zero value of its type.
-pub(crate) fn right(flag: &Flag, registry: &ControllerRegistry) -> String {
+pub(crate) fn right(
+    release: Option<Release>,
+    flag: &Flag,
+    registry: &ControllerRegistry,
+) -> String {
     let mut text = flag.help.to_owned();
     if flag.kind == Kind::Gates {
         text.push_str("; these are:");
-        features::help().for_each(|line| text.push_str(&format!("\n        {line}")));
+        features::help(release.unwrap_or(Release::DEFAULT))
+            .for_each(|line| text.push_str(&format!("\n        {line}")));
     }
     if flag.name == "controllers" {
         let _ = write!(text, "\nAll controllers: {}", registry.names().join(", "));
@@ -190,7 +207,7 @@ mod tests {
 
     #[test]
     fn sections_names_and_defaults_have_upstreams_layout() {
-        let text = help(&ControllerRegistry::builtin(), &[], None);
+        let text = help(None, &ControllerRegistry::builtin(), &[], None);
         let expected = [
             "\nUsage:\n  steersman [flags]\n\nDebugging flags:\n\n",
             "\n      --leader-elect                                       run leader election before the controllers (default true)\n",
@@ -224,10 +241,43 @@ mod tests {
     }
 
     #[test]
+    fn the_help_of_a_release_has_its_flags_and_gates() {
+        let shown = |release: Option<&str>| {
+            let release = release.map(|text| text.parse().unwrap());
+            help(release, &ControllerRegistry::builtin(), &[], None)
+        };
+        let cases = [
+            (None, true, "kube:NativeHistograms="),
+            (
+                Some("1.34"),
+                false,
+                "kube:ComponentFlagz=true|false (ALPHA - default=false)",
+            ),
+            (
+                Some("1.36"),
+                true,
+                "kube:ComponentFlagz=true|false (BETA - default=true)",
+            ),
+        ];
+        for (release, has_flag, gate) in cases {
+            let text = shown(release);
+            let found = text.contains("--concurrent-resourceclaim-syncs ");
+            assert_eq!(found, has_flag, "{release:?}");
+            assert!(text.contains(gate), "{release:?}");
+        }
+        assert!(!shown(Some("1.34")).contains("NativeHistograms"));
+    }
+
+    #[test]
     fn on_a_terminal_no_line_is_wider() {
         let commands = [("check", "Says before a swap what would fail.")];
         for columns in [60, 80, 120] {
-            let text = help(&ControllerRegistry::builtin(), &commands, Some(columns));
+            let text = help(
+                None,
+                &ControllerRegistry::builtin(),
+                &commands,
+                Some(columns),
+            );
             for line in text.lines().filter(|line| line.chars().count() > columns) {
                 // A word such as the name of a gate has no place to break, and a flag stays beside its type.
                 let is_flag = line.trim_start().starts_with("--");
@@ -235,8 +285,8 @@ mod tests {
                 assert!(line.split_whitespace().count() <= most, "{columns}: {line}");
             }
         }
-        let wide = help(&ControllerRegistry::builtin(), &commands, None);
-        let narrow = help(&ControllerRegistry::builtin(), &commands, Some(80));
+        let wide = help(None, &ControllerRegistry::builtin(), &commands, None);
+        let narrow = help(None, &ControllerRegistry::builtin(), &commands, Some(80));
         let words = |text: &str| {
             let words = text.split_whitespace().map(str::to_owned);
             words.collect::<Vec<_>>()

@@ -40,7 +40,7 @@ pub struct Zpages {
 
 /// The data of both pages.
 struct Inner {
-    /// All flags with their values, sorted by name.
+    /// The flags of the release with their values, sorted by name.
     flags: Vec<(&'static str, String)>,
     /// The text of `/flagz`. As upstream, it is rendered once, with one separator.
     flagz: String,
@@ -100,7 +100,10 @@ impl Page {
 impl Zpages {
     /// The pages of a process that starts now, with these flags and features.
     pub fn new(options: &Options, features: &Features, clock: Clock) -> Self {
-        let flags: Vec<_> = options.iter().collect();
+        let emulated = features.releases.emulated;
+        // A flag that the release lacks is shown once it is set: it has its effect all the same.
+        let is_shown = |name: &str| emulated.has_flag(name) || options.is_given(name);
+        let flags: Vec<_> = options.iter().filter(|(name, _)| is_shown(name)).collect();
         let separator = separator();
         let mut flagz = head("flagz");
         for (name, value) in &flags {
@@ -110,7 +113,6 @@ impl Zpages {
             .into_iter()
             .filter(|page| !features.is_on(page.gate()))
             .collect();
-        let emulated = features.releases.emulated;
         Self {
             inner: Arc::new(Inner {
                 flags,

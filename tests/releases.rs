@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use steersman_releases::{ADDED, Effect, GATED, Gate, READ, Release, SERVED_SINCE, Spec, Stage};
+use steersman_releases::{
+    ADDED, Effect, FLAGS, GATED, Gate, READ, Release, SERVED_SINCE, Spec, Stage,
+};
 
 use crate::docs::keep_part;
 
@@ -126,6 +128,25 @@ fn the_page_lists_the_controllers_of_some_releases() {
         writeln!(table, " {} |", gates.join(", ")).unwrap();
     }
     keep_part(PAGE, "controllers", &table);
+}
+
+#[test]
+fn the_page_lists_the_flags_of_some_releases() {
+    let mut table = heads("flag", "upstream's change");
+    for span in FLAGS {
+        assert!(
+            steersman_options::find(span.name).is_some(),
+            "{}",
+            span.name
+        );
+        write!(table, "| `--{}` |", span.name).unwrap();
+        for release in releases() {
+            let has = release.has_flag(span.name);
+            write!(table, " {} |", if has { "yes" } else { "-" }).unwrap();
+        }
+        writeln!(table, " {} |", span.change).unwrap();
+    }
+    keep_part(PAGE, "flags", &table);
 }
 
 #[test]

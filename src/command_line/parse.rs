@@ -3,14 +3,15 @@
 //! Messages equal upstream's, because scripts and users know them.
 
 use steersman_options::{Flag, Kind, Options, UsageError, find, flags, go_bool, short_of};
+use steersman_releases::Release;
 
 use crate::version;
 
 /// The action that the command line requests.
 #[derive(Debug)]
 pub enum Command {
-    /// Print the help.
-    Help,
+    /// Print the help, with the flags and gates of the emulated release if one was named.
+    Help(Option<Release>),
     /// Print this version text.
     Version(String),
     /// Run the manager with these options.
@@ -63,7 +64,11 @@ where
         ..
     } = reader;
     if options.bool("help") {
-        return Ok(Command::Help);
+        let named = options.list("emulated-version");
+        let named = named
+            .last()
+            .map(|item| item.rsplit('=').next().unwrap_or(item));
+        return Ok(Command::Help(named.and_then(|text| text.parse().ok())));
     }
     if !positional.is_empty() {
         let list = positional
@@ -306,7 +311,9 @@ mod tests {
 
     #[test]
     fn help_and_version_take_precedence_over_running() {
-        assert!(matches!(read(&["-h", "x"]), Ok(Command::Help)));
+        assert!(matches!(read(&["-h", "x"]), Ok(Command::Help(None))));
+        let named = read(&["--emulated-version=kube=1.34", "-h"]);
+        assert!(matches!(named, Ok(Command::Help(Some(release))) if release.minor() == 34));
         assert!(matches!(read(&["--version=false"]), Ok(Command::Run(_))));
         for (flag, text) in [
             ("--version", "Kubernetes v1.36.2"),

@@ -124,7 +124,7 @@ fn manager(name: &'static str) -> Command {
 fn argument(title: &str, flag: &'static Flag, registry: &ControllerRegistry) -> Arg {
     let argument = Arg::new(flag.name)
         .long(flag.name)
-        .help(help::right(flag, registry))
+        .help(help::right(None, flag, registry))
         .help_heading(format!("{title} flags"));
     let argument = match short_of(flag) {
         Some(short) => argument.short(short),

@@ -181,6 +181,17 @@ impl Options {
             .map(|(name, entry)| (*name, entry.value.to_string()))
     }
 
+    /// Names of the flags that were set, sorted.
+    pub fn given(&self) -> impl Iterator<Item = &'static str> {
+        let given = self.entries.values().filter(|entry| entry.given);
+        given.map(|entry| entry.flag.name)
+    }
+
+    /// Whether the flag was set.
+    pub fn is_given(&self, flag: &str) -> bool {
+        self.entries.get(flag).is_some_and(|entry| entry.given)
+    }
+
     /// Names of the flags that were set but have no effect yet, sorted.
     pub fn without_effect(&self, has_controller: impl Fn(&str) -> bool) -> Vec<&'static str> {
         let idle = |effect| match effect {

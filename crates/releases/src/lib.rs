@@ -1,7 +1,7 @@
 //! The differences between the releases of Kubernetes that Steersman can equal.
 //!
 //! This crate is data, and questions about it. `Release` -> gates, their effects, controllers, served
-//! resources, families of metrics. [`follow`] chooses the release from the versions of the API servers, and a user names
+//! resources, flags, families of metrics. [`follow`] chooses the release from the versions of the API servers, and a user names
 //! one in the form that [`FromStr`](std::str::FromStr) reads. docs/releases.md shows the tables.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::type_complexity))]
@@ -9,6 +9,7 @@
 mod controllers;
 mod effects;
 mod families;
+mod flags;
 pub mod follow;
 mod gates;
 mod named;
@@ -17,6 +18,7 @@ mod resources;
 
 pub use controllers::{ADDED, GATED, gates_of};
 pub use effects::{Effect, READ, effect};
+pub use flags::{FLAGS, FlagSpan};
 pub use gates::{Gate, Spec, Stage};
 pub use named::UnknownRelease;
 pub use release::Release;

@@ -25,7 +25,8 @@ pub(super) const SCALING_LIMITED: &str = "ScalingLimited";
 /// Whether the controller scaled the target to zero.
 const SCALED_TO_ZERO: &str = "ScaledToZero";
 
-/// Sets a condition.
+/// Sets a condition. Fields that other clients wrote stay: upstream's manager knows `observedGeneration` of 1.37, and
+/// leaves it alone.
 pub(super) fn set(
     status: &mut AutoscalerStatus,
     kind: &str,
@@ -52,6 +53,7 @@ pub(super) fn set(
             };
             *known = Condition {
                 last_transition_time,
+                extra: std::mem::take(&mut known.extra),
                 ..new
             };
         }
@@ -232,6 +234,24 @@ mod tests {
                 .collect();
             assert_eq!(all.join(", "), expected);
         }
+    }
+
+    #[test]
+    fn fields_of_other_clients_stay_in_a_condition() {
+        let now = Timestamp::from_second(1).unwrap();
+        let observed = json!({"type": "A", "status": "True", "observedGeneration": 3});
+        let mut status = AutoscalerStatus {
+            conditions: vec![serde_json::from_value(observed).unwrap()],
+            ..AutoscalerStatus::default()
+        };
+        set(&mut status, "A", false, "R", "m", now);
+        set(&mut status, "B", true, "R", "m", now);
+        let written = serde_json::to_value(&status.conditions).unwrap();
+        assert_eq!(
+            (&written[0]["status"], &written[0]["observedGeneration"]),
+            (&json!("False"), &json!(3))
+        );
+        assert_eq!(written[1].get("observedGeneration"), None);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::json;
 
-use super::ConfigError;
+use super::{ConfigError, Release};
 use crate::command_line::Options;
 
 /// Allowed label values, by metric and label. Labels without an entry may have any value.
@@ -25,8 +25,22 @@ pub struct MetricsSettings {
 const NAME: &str = "[a-zA-Z_:][a-zA-Z0-9_:]*";
 const LABEL: &str = "[a-zA-Z_][a-zA-Z0-9_]*";
 
-/// Reads the flags and the file of `--allow-metric-labels-manifest`. Errors have upstream's texts.
-pub(super) fn read(options: &Options) -> Result<MetricsSettings, Vec<ConfigError>> {
+/// The flag that names the release whose hidden families are shown.
+const HIDDEN: &str = "show-hidden-metrics-for-version";
+
+/// Whether a manager that equals `release` accepts the value of `--show-hidden-metrics-for-version`: nothing, or the
+/// release before it.
+pub(super) fn accepts(options: &Options, release: Release) -> bool {
+    let hidden = options.text(HIDDEN);
+    hidden.is_empty() || hidden == release.previous().to_string()
+}
+
+/// Reads the flags and the file of `--allow-metric-labels-manifest`, for a manager that equals `release`. Errors have
+/// upstream's texts.
+pub(super) fn read(
+    options: &Options,
+    release: Release,
+) -> Result<MetricsSettings, Vec<ConfigError>> {
     let mut errors = Vec::new();
     let mut invalid = |field: &str, value: &serde_json::Value, detail: String| {
         let field = if field.is_empty() {
@@ -38,14 +52,14 @@ pub(super) fn read(options: &Options) -> Result<MetricsSettings, Vec<ConfigError
             "metrics{field}: Invalid value: {value}: {detail}"
         )));
     };
-    let hidden = options.text("show-hidden-metrics-for-version");
-    if !hidden.is_empty() && hidden != "1.35" {
-        let detail =
-            "must be omitted or have the value '1.35'; only the previous minor version is allowed";
+    if !accepts(options, release) {
+        let previous = release.previous();
         invalid(
             "showHiddenMetricsForVersion",
-            &json!(hidden),
-            detail.to_owned(),
+            &json!(options.text(HIDDEN)),
+            format!(
+                "must be omitted or have the value '{previous}'; only the previous minor version is allowed"
+            ),
         );
     }
     let disabled = options.list("disabled-metrics");
@@ -133,11 +147,15 @@ mod tests {
     use super::*;
 
     fn settings(flags: &[(&str, &str)]) -> Result<MetricsSettings, String> {
+        settings_at(Release::DEFAULT, flags)
+    }
+
+    fn settings_at(release: Release, flags: &[(&str, &str)]) -> Result<MetricsSettings, String> {
         let mut options = Options::default();
         for (flag, value) in flags {
             options.set(flag, value).unwrap();
         }
-        read(&options).map_err(|errors| super::super::join_errors(&errors))
+        read(&options, release).map_err(|errors| super::super::join_errors(&errors))
     }
 
     fn values(settings: &MetricsSettings, metric: &str, label: &str) -> Vec<String> {
@@ -195,16 +213,33 @@ mod tests {
     }
 
     #[test]
+    fn hidden_families_are_those_of_the_release_before() {
+        // (minor release, value, error)
+        let cases = [
+            (36, "", None),
+            (36, "1.35", None),
+            (34, "1.33", None),
+            (34, "1.35", Some("1.33")),
+            (37, "1.35", Some("1.36")),
+            (36, "1.036", Some("1.35")),
+        ];
+        for (minor, value, wanted) in cases {
+            let error = wanted.map(|wanted| {
+                format!(
+                    "metrics.showHiddenMetricsForVersion: Invalid value: {value:?}: must be omitted or have the value \
+                     '{wanted}'; only the previous minor version is allowed"
+                )
+            });
+            let found = settings_at(Release::of_minor(minor), &[(HIDDEN, value)]);
+            assert_eq!(found.err(), error, "{value} in 1.{minor}");
+        }
+    }
+
+    #[test]
     fn invalid_values_are_refused_with_upstreams_messages() {
         let keys = "must have keys with format `metricName,labelName` where metricName matches \"[a-zA-Z_:][a-zA-Z0-9_:]*\" and labelName \
                     matches \"[a-zA-Z_][a-zA-Z0-9_]*\"";
-        let cases: [(&[(&str, &str)], String); 7] = [
-            (
-                &[("show-hidden-metrics-for-version", "1.36")],
-                "metrics.showHiddenMetricsForVersion: Invalid value: \"1.36\": must be omitted or have the value '1.35'; only the \
-                 previous minor version is allowed"
-                    .into(),
-            ),
+        let cases: [(&[(&str, &str)], String); 6] = [
             (
                 &[("disabled-metrics", "a,b-c")],
                 "metrics.disabledMetrics: Invalid value: [\"a\",\"b-c\"]: must be fully qualified metric names matching \

@@ -252,11 +252,14 @@ impl Config {
     /// Checks `options` against `registry`. Reports all errors at once.
     ///
     /// Without `--emulated-version`, the release is [`Release::DEFAULT`], else the newest one that accepts the
-    /// feature gates. The manager changes it to that of the API server.
+    /// feature gates and `--show-hidden-metrics-for-version`. The manager changes it to that of the API server.
     pub fn new(options: Options, registry: &ControllerRegistry) -> Result<Self, Vec<ConfigError>> {
-        let accepts = |release: &Release| Features::new(&options, *release).is_ok();
+        let has_gates = |release: &Release| Features::new(&options, *release).is_ok();
+        let accepts =
+            |release: &Release| has_gates(release) && metrics::accepts(&options, *release);
         let release = Release::preferred()
             .find(accepts)
+            .or_else(|| Release::preferred().find(has_gates))
             .unwrap_or(Release::DEFAULT);
         Self::at(release, options, registry)
     }
@@ -306,7 +309,7 @@ impl Config {
             errors.extend(found);
             None
         });
-        let metrics = metrics::read(&options).unwrap_or_else(|found| {
+        let metrics = metrics::read(&options, features.releases.emulated).unwrap_or_else(|found| {
             errors.extend(found);
             MetricsSettings::default()
         });
@@ -551,6 +554,37 @@ mod tests {
         for flags in fine {
             assert_eq!(with(flags), None, "{flags:?}");
         }
+    }
+
+    #[test]
+    fn the_release_before_the_first_answer_accepts_the_flags() {
+        let hidden = "show-hidden-metrics-for-version";
+        let gates = "feature-gates";
+        // 1.35 and later lock this gate.
+        let old = (gates, "JobManagedBy=false");
+        // (flags, assumed release or the beginning of the error)
+        let cases: [(&[(&str, &str)], &str); 6] = [
+            (&[], "1.36"),
+            (&[(hidden, "1.36")], "1.37"),
+            (&[(hidden, "1.33"), old], "1.34"),
+            (&[(hidden, "1.32"), old], "1.33"),
+            (&[(hidden, "1.20")], "metrics.showHiddenMetricsForVersion: Invalid value: \"1.20\": must be omitted or have the value '1.35'"),
+            (&[(hidden, "1.35"), old], "metrics.showHiddenMetricsForVersion: Invalid value: \"1.35\": must be omitted or have the value '1.33'"),
+        ];
+        for (flags, expected) in cases {
+            let found = match config(flags) {
+                Ok(config) => config.features.releases.emulated.to_string(),
+                Err(error) => error,
+            };
+            assert!(found.starts_with(expected), "{flags:?}: {found}");
+        }
+    }
+
+    #[test]
+    fn the_help_names_the_releases_to_emulate() {
+        let flag = steersman_options::find("emulated-version").unwrap();
+        let range = format!("kube {}..{};", Release::OLDEST, Release::NEWEST);
+        assert!(flag.help.contains(&range), "{}", flag.help);
     }
 
     #[test]

@@ -49,7 +49,7 @@ pub const SECTIONS: &[(&str, &[Flag])] = &[
         flag("controller-shutdown-timeout", Duration, "10s", Live, "how long to wait for controllers after the stop signal; 0 = no limit"),
         flag("controller-start-interval", Duration, "0s", Live, "jittered start delay of each controller (I..2I); 0 = none"),
         flag("controllers", Strings, "*", Live, "controllers to run: * is all that are on by default, foo turns foo on, -foo turns it off"),
-        flag("emulated-version", Strings, "", Live, "component=major.minor to equal; kube 1.33..1.36; empty = the release of the API server"),
+        flag("emulated-version", Strings, "", Live, "component=major.minor to equal; kube 1.33..1.37; empty = the release of the API server"),
         flag("external-cloud-volume-plugin", String, "", Moot, "in-tree volume plugin to keep with --cloud-provider=external; ignored"),
         flag("feature-gates", Gates, "", Live, "repeatable, comma-separated [component:]Gate=<bool>"),
         flag("kube-api-burst", Int32, "30", Live, "client-side rate limiter burst, per client"),
@@ -237,7 +237,7 @@ pub const SECTIONS: &[(&str, &[Flag])] = &[
         flag("allow-metric-labels", StringMap, "", Live, "metric,label='v1,v2' allow-list; other values of that label become unexpected"),
         flag("allow-metric-labels-manifest", String, "", Live, "YAML file with the same mapping, one metric,label: v1,v2 per line; not together with the flag"),
         flag("disabled-metrics", Strings, "", Live, "fully qualified names of metrics to switch off; wins over showing hidden ones"),
-        flag("show-hidden-metrics-for-version", String, "", Moot, "show metrics hidden since major.minor; only the previous minor (1.35) is accepted"),
+        flag("show-hidden-metrics-for-version", String, "", Moot, "show metrics hidden since major.minor; only the release before the followed one is accepted"),
     ]),
     ("Logs", &[
         flag("log-flush-frequency", Duration, "5s", Moot, "most time between log flushes"),

@@ -24,7 +24,7 @@ impl StorageMetrics {
     pub(crate) fn register(registry: &Registry) -> Result<Self, prometheus::Error> {
         let options = HistogramOpts::new(
             "storage_operation_duration_seconds",
-            "[ALPHA] Storage operation duration",
+            "[BETA] Storage operation duration",
         );
         let labels = ["volume_plugin", "operation_name", "status", "migrated"];
         let operations = HistogramVec::new(options.buckets(BUCKETS.to_vec()), &labels)?;

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use steersman_releases::{
-    ADDED, Effect, FLAGS, GATED, Gate, READ, Release, SERVED_SINCE, Spec, Stage,
+    ADDED, Effect, FAMILIES, FLAGS, GATED, Gate, READ, Release, SERVED_SINCE, Spec, Stage,
 };
+use steersman_values::resource::SERVED_DIFFERENTLY;
 
 use crate::docs::keep_part;
 
@@ -109,8 +110,8 @@ fn the_page_lists_the_gates_that_the_manager_reads() {
 
 #[test]
 fn the_page_lists_the_controllers_of_some_releases() {
-    let mut table = heads("controller", "with feature gates");
-    let added = ADDED.iter().map(|(name, _)| *name);
+    let mut table = heads("controller", "with feature gates; upstream's change");
+    let added = ADDED.iter().map(|(name, ..)| *name);
     let gated = GATED.iter().map(|(name, _)| *name);
     let names: std::collections::BTreeSet<_> = added.chain(gated).collect();
     for name in names {
@@ -125,7 +126,10 @@ fn the_page_lists_the_controllers_of_some_releases() {
         }
         let gates = steersman_releases::gates_of(name).iter();
         let gates: Vec<_> = gates.map(|gate| format!("`{gate}`")).collect();
-        writeln!(table, " {} |", gates.join(", ")).unwrap();
+        let added = ADDED.iter().find(|(added, ..)| *added == name);
+        let change = added.map(|(.., change)| format!("; {change}"));
+        let change = change.unwrap_or_default();
+        writeln!(table, " {}{change} |", gates.join(", ")).unwrap();
     }
     keep_part(PAGE, "controllers", &table);
 }
@@ -147,6 +151,38 @@ fn the_page_lists_the_flags_of_some_releases() {
         writeln!(table, " {} |", span.change).unwrap();
     }
     keep_part(PAGE, "flags", &table);
+}
+
+#[test]
+fn the_page_lists_the_metrics_of_some_releases() {
+    let mut table = heads("family", "upstream's change");
+    for span in FAMILIES {
+        write!(table, "| `{}` |", span.name).unwrap();
+        for release in releases() {
+            write!(table, " {} |", span.text(release)).unwrap();
+        }
+        writeln!(table, " {} |", span.change).unwrap();
+    }
+    keep_part(PAGE, "families", &table);
+}
+
+#[test]
+fn the_page_lists_the_types_with_several_versions() {
+    let mut table = "| type | version | other versions |\n|---|---|---|\n".to_owned();
+    for (resource, others) in &SERVED_DIFFERENTLY {
+        let others: Vec<_> = others
+            .iter()
+            .map(|other| format!("`{}` ({})", other.version, other.releases))
+            .collect();
+        let others = others.join(", ");
+        writeln!(
+            table,
+            "| `{resource}` | `{}` | {others} |",
+            resource.version
+        )
+        .unwrap();
+    }
+    keep_part(PAGE, "versions", &table);
 }
 
 #[test]

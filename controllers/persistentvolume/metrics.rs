@@ -36,7 +36,7 @@ impl BinderMetrics {
         let labels = ["plugin_name", "operation_name"];
         let durations = HistogramOpts::new(
             "volume_operation_total_seconds",
-            "[ALPHA] Storage operation end to end duration in seconds",
+            "[BETA] Storage operation end to end duration in seconds",
         );
         let metrics = Self {
             errors: IntCounterVec::new(

@@ -72,7 +72,8 @@ impl ApiClient {
         if self.has(resource, &resource.version).await? {
             return Ok(self.versions().set(resource, None));
         }
-        for version in others {
+        for other in others {
+            let version = other.version;
             if self.has(resource, version).await? {
                 tracing::info!(%resource, version, "The API server has the type in another version");
                 return Ok(self.versions().set(resource, Some(version)));

@@ -6,11 +6,11 @@
 use super::release::Release;
 
 /// Controllers that releases after the oldest known one added, with the minor version of the first
-/// release.
-pub const ADDED: &[(&str, u64)] = &[
-    ("podcertificaterequest-cleaner-controller", 34),
-    ("podgroup-protection-controller", 36),
-    ("resourcepoolstatusrequest-controller", 36),
+/// release and upstream's pull request.
+pub const ADDED: &[(&str, u64, &str)] = &[
+    ("podcertificaterequest-cleaner-controller", 34, "#128010"),
+    ("podgroup-protection-controller", 36, "#137641"),
+    ("resourcepoolstatusrequest-controller", 36, "#137028"),
 ];
 
 /// Controllers that run only with all of these feature gates.
@@ -40,8 +40,8 @@ pub fn gates_of(name: &str) -> &'static [&'static str] {
 impl Release {
     /// Whether this release has a controller called `name`, if any release has it.
     pub fn has_controller(self, name: &str) -> bool {
-        let added = ADDED.iter().find(|(added, _)| *added == name);
-        added.is_none_or(|(_, since)| self.minor() >= *since)
+        let added = ADDED.iter().find(|(added, ..)| *added == name);
+        added.is_none_or(|(_, since, _)| self.minor() >= *since)
     }
 }
 

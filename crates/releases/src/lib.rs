@@ -18,6 +18,7 @@ mod resources;
 
 pub use controllers::{ADDED, GATED, gates_of};
 pub use effects::{Effect, READ, effect};
+pub use families::{FAMILIES, FamilySpan};
 pub use flags::{FLAGS, FlagSpan};
 pub use gates::{Gate, Spec, Stage};
 pub use named::UnknownRelease;

@@ -61,7 +61,7 @@ impl ResourceType {
 
     /// The other versions in which releases serve the type, best first; empty if there are none, or
     /// if this is not the version that controllers name.
-    pub fn other_versions(&self) -> &'static [&'static str] {
+    pub fn other_versions(&self) -> &'static [OtherVersion] {
         let named = SERVED_DIFFERENTLY.iter().find(|named| named.0 == self);
         named.map_or(&[], |(_, others)| others)
     }
@@ -86,22 +86,37 @@ impl fmt::Display for ResourceType {
     }
 }
 
+/// Another version of a type, in which some releases serve it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OtherVersion {
+    /// The version, such as `v1beta1`.
+    pub version: &'static str,
+    /// The releases for which controllers use it, such as `1.37`.
+    pub releases: &'static str,
+}
+
+const fn in_releases(releases: &'static str, version: &'static str) -> OtherVersion {
+    OtherVersion { version, releases }
+}
+
 /// Types whose version depends on the release, as controllers name them, and the other versions with
 /// the same fields, as far as controllers use them. PodGroups name their Workload by another field: see `PodGroup`
 /// of `steersman_objects`.
 ///
 /// Upstream: `k8s.io/api` of 1.33 to 1.37.
-static SERVED_DIFFERENTLY: [(&ResourceType, &[&str]); 10] = [
-    (&WORKLOADS, &["v1beta1", "v1alpha3"]),
-    (&POD_GROUPS, &["v1beta1", "v1alpha3"]),
-    (&POD_CERTIFICATE_REQUESTS, &["v1", "v1alpha1"]),
-    (&STORAGE_VERSION_MIGRATIONS, &["v1"]),
-    (&VOLUME_ATTRIBUTES_CLASSES, &["v1beta1"]),
-    (&RESOURCE_CLAIMS, &["v1beta2"]),
-    (&RESOURCE_CLAIM_TEMPLATES, &["v1beta2"]),
-    (&RESOURCE_SLICES, &["v1beta2"]),
-    (&DEVICE_CLASSES, &["v1beta2"]),
-    (&DEVICE_TAINT_RULES, &["v1", "v1alpha3"]),
+// One line per type keeps this readable as a table.
+#[rustfmt::skip]
+pub static SERVED_DIFFERENTLY: [(&ResourceType, &[OtherVersion]); 10] = [
+    (&WORKLOADS, &[in_releases("1.37", "v1beta1"), in_releases("1.37", "v1alpha3")]),
+    (&POD_GROUPS, &[in_releases("1.37", "v1beta1"), in_releases("1.37", "v1alpha3")]),
+    (&POD_CERTIFICATE_REQUESTS, &[in_releases("1.37", "v1"), in_releases("1.34", "v1alpha1")]),
+    (&STORAGE_VERSION_MIGRATIONS, &[in_releases("1.37", "v1")]),
+    (&VOLUME_ATTRIBUTES_CLASSES, &[in_releases("1.33", "v1beta1")]),
+    (&RESOURCE_CLAIMS, &[in_releases("1.33", "v1beta2")]),
+    (&RESOURCE_CLAIM_TEMPLATES, &[in_releases("1.33", "v1beta2")]),
+    (&RESOURCE_SLICES, &[in_releases("1.33", "v1beta2")]),
+    (&DEVICE_CLASSES, &[in_releases("1.33", "v1beta2")]),
+    (&DEVICE_TAINT_RULES, &[in_releases("1.37", "v1"), in_releases("1.33 to 1.35", "v1alpha3")]),
 ];
 
 /// The API group of dynamic resource allocation.

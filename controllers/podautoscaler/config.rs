@@ -31,6 +31,9 @@ pub(super) struct Config {
     pub(super) syncs_new_ones_at_once: bool,
     /// Whether the error about several autoscalers of one target names two of them. Older releases name all.
     pub(super) names_two_autoscalers: bool,
+    /// Whether errors wrap their causes. The error about the metric of an object names the object first, and an unknown
+    /// type of metric counts as a fault of the spec. Older releases put the cause at the end of a mixed-up text.
+    pub(super) wraps_errors: bool,
     /// Gate `HPAGeneration`. With it, the status has `observedGeneration`, and a change of the spec is synced
     /// at once.
     pub(super) has_generations: bool,
@@ -87,6 +90,7 @@ impl Config {
             has_own_tolerances: ctx.features.is_on(features::HPA_CONFIGURABLE_TOLERANCE),
             syncs_new_ones_at_once: ctx.release.syncs_new_autoscalers_at_once(),
             names_two_autoscalers: ctx.release.names_two_ambiguous_autoscalers(),
+            wraps_errors: ctx.release.wraps_errors_of_autoscalers(),
             has_generations: ctx.features.is_on(features::HPA_GENERATION),
             scales_to_zero: ctx.features.is_on(features::HPA_SCALE_TO_ZERO),
             has_pod_level_resources: ctx.features.is_on(features::POD_LEVEL_RESOURCES),

@@ -17,8 +17,7 @@ use super::rescale::TargetError;
 /// period. Only `Metrics` and `Status` can come after a write of the size.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SyncError {
-    /// `apiVersion` of the target is malformed. The only variant with the label `error="spec"` in the
-    /// metrics: upstream wraps `errSpec` here and for unknown metric types.
+    /// `apiVersion` of the target is malformed.
     #[error("invalid API version in scale target reference: {0}")]
     ApiVersion(#[source] TargetError),
     /// The kind of the target is not served. A CRD that comes later mends it, so it counts as internal.
@@ -72,6 +71,25 @@ pub(super) enum SyncError {
     /// The answer to the write of the status is no object.
     #[error("{0}")]
     Answer(#[source] DecodeError),
+}
+
+impl SyncError {
+    /// Whether the spec of the autoscaler is at fault, for the label `error` of the metrics. Upstream wraps `errSpec` for
+    /// a malformed `apiVersion`, and for an unknown type of metric. Up to 1.36 it loses the latter when it formats the
+    /// errors of all metrics; `wraps_errors` is false then.
+    pub(super) fn is_of_spec(&self, wraps_errors: bool) -> bool {
+        let invalid = match self {
+            Self::ApiVersion(_) => return true,
+            Self::Metrics(invalid)
+            | Self::Compute {
+                source: ComputeError::Metrics(invalid),
+                ..
+            } => invalid,
+            _ => return false,
+        };
+        let first = invalid.first.as_ref();
+        wraps_errors && first.is_some_and(|first| first.is_of_spec())
+    }
 }
 
 /// The metrics propose no size. Upstream: the errors of `computeReplicasForMetrics` and

@@ -14,7 +14,7 @@ use serde_json::Value;
 use steersman_client::discovery::RestMapper;
 use steersman_helpers::endpointslice::PodsByLabel;
 use steersman_objects::{
-    ExternalMetric, HorizontalPodAutoscaler, MetricIdentifier, MetricSpec, MetricTarget,
+    CrossVersionReference, ExternalMetric, HorizontalPodAutoscaler, MetricIdentifier, MetricSpec, MetricTarget,
     ObjectMetric, Pod, PodsMetric,
 };
 use steersman_values::label_selector::LabelSelector;
@@ -93,13 +93,11 @@ pub(super) enum ValueError {
         #[source]
         source: Box<ReadError>,
     },
-    /// Upstream's format has its arguments in another order than its words.
-    #[error("unable to get metric {metric}: {kind} on {namespace} {name}/{source}")]
+    #[error("unable to get metric {metric}{place}{source}")]
     Object {
         metric: String,
-        kind: String,
-        namespace: String,
-        name: String,
+        /// The object, with the words around it.
+        place: String,
         #[source]
         source: Box<ReadError>,
     },
@@ -113,6 +111,17 @@ pub(super) enum ValueError {
     },
     #[error("{0}")]
     Calculation(#[from] CalculationError),
+}
+
+/// The described object in the error about its metric. Up to 1.36, upstream's format has its arguments in another
+/// order than its words.
+fn place(object: &CrossVersionReference, namespace: &str, is_mended: bool) -> String {
+    let CrossVersionReference { kind, name, .. } = object;
+    if is_mended {
+        format!(" on {kind} {namespace}/{name}: ")
+    } else {
+        format!(": {kind} on {namespace} {name}/")
+    }
 }
 
 impl From<CalculationError> for Cause {
@@ -401,9 +410,7 @@ impl Subject<'_> {
             .await
             .map_err(|source| ValueError::Object {
                 metric: metric.name.clone(),
-                kind: object.kind.clone(),
-                namespace: self.namespace().to_owned(),
-                name: object.name.clone(),
+                place: place(object, self.namespace(), self.config.wraps_errors),
                 source: source.into(),
             })?;
         // The pods of the target are read only if the ratio leaves the tolerance.

@@ -84,6 +84,7 @@ mod tests {
             has_own_tolerances: true,
             syncs_new_ones_at_once: is_new,
             names_two_autoscalers: is_new,
+            wraps_errors: is_new,
             has_generations: is_new,
             scales_to_zero: is_new,
             has_pod_level_resources: true,

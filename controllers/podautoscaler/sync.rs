@@ -190,10 +190,9 @@ impl Reconciler {
         let Pass {
             version, action, ..
         } = pass;
-        // Unlike an unknown type of metric: upstream loses that mark when it wraps the errors of all metrics.
         let origin = match &result {
             Ok(()) => Origin::None,
-            Err(SyncError::ApiVersion(_)) => Origin::Spec,
+            Err(error) if error.is_of_spec(self.config.wraps_errors) => Origin::Spec,
             Err(_) => Origin::Internal,
         };
         self.metrics.reconciled(action, origin, began.elapsed());

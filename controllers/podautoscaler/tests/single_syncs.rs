@@ -171,3 +171,46 @@ fn store_scale_events() {
         assert_eq!(numbers(&history.downs), after, "{name}, down");
     }
 }
+
+/// Up to 1.36, upstream mixes up the error about the metric of an object, and forgets that an unknown type of metric is
+/// a fault of the spec.
+#[tokio::test(start_paused = true)]
+async fn errors_wrap_their_causes_since_1_37() {
+    let described = json!({"kind": "Service", "name": "front", "apiVersion": "v1"});
+    let object = json!({
+        "describedObject": described, "metric": {"name": "hits"},
+        "target": {"type": "Value", "value": "20"},
+    });
+    let of_object = json!({"type": "Object", "object": object});
+    let cause = "unable to fetch metrics from custom metrics API: the server could not find the metric hits for services";
+    let old = format!("unable to get metric hits: Service on ns front/{cause}");
+    let new = format!("unable to get metric hits on Service ns/front: {cause}");
+    let unknown = r#"unknown metric source type "Odd""#;
+    // (metric, since 1.37, end of the message, label of the metrics)
+    let cases = [
+        (&of_object, false, &*old, "internal"),
+        (&of_object, true, &*new, "internal"),
+        (&json!({"type": "Odd"}), false, unknown, "internal"),
+        (&json!({"type": "Odd"}), true, unknown, "spec"),
+    ];
+    for (metric, wraps_errors, message, label) in cases {
+        let scale = json!({"spec": {"replicas": 3}, "status": {"replicas": 3, "selector": "app=web"}});
+        let fake = Fake::new(&scale, &json!({"metricValue": ""}));
+        let mut reconciler = fake.reconciler(&json!([]));
+        reconciler.config.wraps_errors = wraps_errors;
+        let target = json!({"kind": "Deployment", "name": "web", "apiVersion": "apps/v1"});
+        let spec = json!({"scaleTargetRef": target, "maxReplicas": 10, "metrics": [metric]});
+        let hpa = autoscaler(&json!({"spec": spec, "status": {"desiredReplicas": 0}}));
+        let metrics = reconciler.metrics.clone();
+        let key = ObjectKey::new("ns", "web");
+        let error = reconciler.reconcile(&key, &hpa).await.result.unwrap_err();
+        fake.finish().await;
+        assert!(error.to_string().ends_with(message), "{error}");
+        let status = put(&fake.calls(), "/status").unwrap();
+        let shown = status["status"]["conditions"][1]["message"].as_str().unwrap();
+        let expected = format!("the HPA was unable to compute the replica count: {message}");
+        assert_eq!(shown, expected);
+        let labels = ["none", label].map(str::to_owned);
+        assert!(metrics.has_reconciled(&labels), "{message}: {labels:?}");
+    }
+}

@@ -109,6 +109,12 @@ impl Release {
         self >= Self::of_minor(37)
     }
 
+    /// Whether errors of autoscalers wrap their causes: that of an object's metric names the object first, and an unknown
+    /// type of metric counts as a fault of the spec. Since kubernetes#139029.
+    pub fn wraps_errors_of_autoscalers(self) -> bool {
+        self >= Self::of_minor(37)
+    }
+
     /// Whether the texts of Events about pods and claims of StatefulSets begin with a capital: `Create Pod`. 1.34 and
     /// older write `create Pod`.
     pub fn capitalizes_events_of_stateful_sets(self) -> bool {

@@ -236,8 +236,9 @@ async fn serve(
     let connection = Connection::from_config(&config)?;
     let serving = server.map_or(runtime.handle(), ServerThread::runtime);
     let assumed = config.features.releases;
+    let reports = Reports::default();
     config = tokio::select! {
-        settled = follow::settle(config, &connection) => settled?,
+        settled = follow::settle(config, &connection, &reports) => settled?,
         () = stop.cancelled() => return Ok(()),
     };
     if config.features.releases != assumed {
@@ -249,7 +250,8 @@ async fn serve(
         }
         let manager =
             Manager::serving_on(serving, config.clone(), connection.clone(), Clock::system())?;
-        match manager.with_verbosity(log.clone()).run(stop.clone()).await {
+        let manager = manager.with_verbosity(log.clone()).with_reports(&reports);
+        match manager.run(stop.clone()).await {
             Err(RunError::ReleaseChanged(release)) => {
                 config = config.following(release).map_err(Settle::Config)?;
                 warn(&config);

@@ -68,7 +68,11 @@ async fn look(connection: &Connection, clients: &Clients) -> Result<ServerVersio
 }
 
 /// The configuration for the release of the API server, if it answers and the user set none.
-pub(crate) async fn settle(config: Config, connection: &Connection) -> Result<Config, Settle> {
+pub(crate) async fn settle(
+    config: Config,
+    connection: &Connection,
+    reports: &Reports,
+) -> Result<Config, Settle> {
     if !config.follows_server() {
         return Ok(config);
     }
@@ -80,7 +84,7 @@ pub(crate) async fn settle(config: Config, connection: &Connection) -> Result<Co
     let Some(release) = versions.filter_map(|version| version.release()).min() else {
         return Ok(config);
     };
-    report(release);
+    reports.report(release);
     config
         .following(release.nearest_known())
         .map_err(Settle::Config)
@@ -99,8 +103,26 @@ impl<E: Into<RunError>> From<E> for Settle {
     }
 }
 
+/// The last release of API servers that was logged. Clones share it, so that a manager does not repeat what the start, or
+/// the manager before it, has told.
+#[derive(Clone, Default)]
+pub(crate) struct Reports(Arc<Mutex<Option<Release>>>);
+
+impl Reports {
+    /// Logs the release of the API server, unless it was the last one.
+    fn report(&self, server: Release) {
+        if self.is_news(server) {
+            log(server);
+        }
+    }
+
+    fn is_news(&self, server: Release) -> bool {
+        self.0.lock().replace(server) != Some(server)
+    }
+}
+
 /// Logs the release of the API server, and warns if Steersman does not know it.
-fn report(server: Release) {
+fn log(server: Release) {
     let known = server.nearest_known();
     if server == known {
         tracing::info!(release = %known, "Following the release of the API server");
@@ -127,6 +149,7 @@ pub(crate) struct Follower {
     current: Release,
     sightings: Arc<Mutex<Sightings>>,
     start: Instant,
+    reports: Reports,
     /// Cancelled when the manager must end, because its release is wrong.
     changed: CancellationToken,
 }
@@ -136,6 +159,7 @@ impl Follower {
     pub(crate) fn new(
         config: &Config,
         clients: &Clients,
+        reports: &Reports,
         changed: CancellationToken,
     ) -> Option<Self> {
         config.follows_server().then(|| Self {
@@ -143,6 +167,7 @@ impl Follower {
             current: config.features.releases.emulated,
             sightings: Arc::default(),
             start: Instant::now(),
+            reports: reports.clone(),
             changed,
         })
     }
@@ -163,6 +188,11 @@ impl Follower {
             self.sightings.lock().record(release, now);
         }
         let next = self.next();
+        let oldest = self.sightings.lock().oldest(self.start.elapsed());
+        // A newer server may be one of several, until an older one was not seen for a while.
+        if let Some(oldest) = oldest.filter(|oldest| oldest.nearest_known() == self.current) {
+            self.reports.report(oldest);
+        }
         if next != self.current && !self.changed.is_cancelled() {
             tracing::info!(
                 from = %self.current,
@@ -196,7 +226,46 @@ impl Follower {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use http::{Request, Response};
+    use kube::client::Body;
+    use steersman_options::Options;
+
     use super::*;
+    use crate::registry::ControllerRegistry;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_becomes_newer_than_known_is_told_once() {
+        let minor = Arc::new(AtomicU64::new(37));
+        let server = Arc::clone(&minor);
+        let service = tower::service_fn(move |_: Request<Body>| {
+            let minor = server.load(Ordering::Relaxed);
+            let body = format!(r#"{{"gitVersion":"v1.{minor}.0","major":"1","minor":"{minor}"}}"#);
+            async move { Ok::<_, kube::Error>(Response::new(Body::from(body.into_bytes()))) }
+        });
+        let connection =
+            Connection::in_process(kube::Client::new(service, "default"), "devcluster");
+        let config = Config::new(Options::default(), &ControllerRegistry::empty()).unwrap();
+        let reports = Reports::default();
+        let config = settle(config, &connection, &reports).await.unwrap();
+        let told = || reports.0.lock().map(|release| release.minor());
+        assert_eq!(told(), Some(37));
+
+        let clients = Clients::new(connection, &config, &Registry::new()).unwrap();
+        let changed = CancellationToken::new();
+        let follower = Follower::new(&config, &clients, &reports, changed).unwrap();
+        assert!(follower.is_current(TIMEOUT).await);
+        minor.store(38, Ordering::Relaxed);
+        // (seconds since the last look, the release that was told last)
+        for (seconds, expected) in [(30, 37), (240, 37), (30, 38), (30, 38)] {
+            tokio::time::sleep(Duration::from_secs(seconds)).await;
+            assert!(follower.is_current(TIMEOUT).await);
+            assert_eq!(told(), Some(expected));
+        }
+        assert!(!reports.is_news(Release::of_minor(38)), "it is not told again");
+        assert!(reports.is_news(Release::of_minor(37)));
+    }
 
     #[test]
     fn the_release_is_that_of_the_served_api() {

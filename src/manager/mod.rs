@@ -28,7 +28,7 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::access::{Access, AccessMetrics};
 use crate::api::{Clients, Connection, Delegate, wait_as_candidate, wait_for_api_server};
 use crate::config::{self, Config, ElectionSettings, Serving};
-use crate::follow::Follower;
+use crate::follow::{Follower, Reports};
 use crate::health::{Check, Finding, HealthChecks, Phase, Progress, Scope};
 use crate::logs::Verbosity;
 use crate::server::{Endpoints, Server};
@@ -66,6 +66,8 @@ pub struct Manager {
     /// The runtime of the HTTPS server.
     serving: Handle,
     address: Option<SocketAddr>,
+    /// The releases of API servers that the log has told.
+    reports: Reports,
 }
 
 impl Manager {
@@ -142,7 +144,15 @@ impl Manager {
             server,
             serving: serving.clone(),
             address,
+            reports: Reports::default(),
         })
+    }
+
+    /// Logs the release of the API servers only if it is not the last one of `reports`.
+    #[must_use]
+    pub(crate) fn with_reports(mut self, reports: &Reports) -> Self {
+        self.reports = reports.clone();
+        self
     }
 
     /// Lets clients change `verbosity` through `/debug/flags/v`, unless `--profiling=false`.
@@ -235,7 +245,7 @@ impl Manager {
             checked = healthy => checked?,
         }
 
-        let follower = Follower::new(&self.config, &self.clients, leave.clone());
+        let follower = Follower::new(&self.config, &self.clients, &self.reports, leave.clone());
         if let Some(follower) = &follower {
             if !follower.is_current(PROBE_TIMEOUT).await {
                 background.cancel();

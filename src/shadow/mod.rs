@@ -37,7 +37,7 @@ use crate::api::Connection;
 use crate::beside::{self, Output};
 use crate::command_line::Options;
 use crate::config::{Config, join_errors};
-use crate::follow::{self, Settle};
+use crate::follow::{self, Reports, Settle};
 use crate::limits;
 use crate::logs::{self, LogFormat};
 use crate::manager::{Manager, RunError};
@@ -203,7 +203,8 @@ async fn shadow(options: Options, settings: &Settings) -> Result<u64, ShadowErro
         &options.text("leader-elect-resource-name"),
     );
     let config = only_watching(options)?;
-    let config = follow::settle(config.clone(), &Connection::from_config(&config)?).await?;
+    let connection = Connection::from_config(&config)?;
+    let config = follow::settle(config, &connection, &Reports::default()).await?;
     let ledger = Arc::new(Mutex::new(Ledger::new(settings.grace)));
     let mut connection = Connection::from_config(&config)?;
     // Look-ups are reads. They pass the same door all the same.

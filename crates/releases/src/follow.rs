@@ -3,7 +3,7 @@
 //! answers to `/version` -> [`Sightings`] -> [`Sightings::release`]
 //!
 //! A manager must not be newer than an API server that it may reach, and may be one minor version
-//! older. So an older server counts at once, and a newer one counts when no older one was seen for
+//! older. So an older server counts once seen, and a newer one counts when no older one was seen for
 //! [`WINDOW`]. Behind one address there may be several servers: those of a control plane in the
 //! middle of its upgrade.
 //! <https://kubernetes.io/releases/version-skew-policy/>

@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use steersman_client::connect;
 
 use crate::support::{LIMIT, Program, output, python, steersman, wait};
@@ -66,6 +66,19 @@ impl Drop for Started {
 
 /// Sends a GET with the credentials of a kubeconfig.
 fn get(kubeconfig: &Path, path: &str) -> Value {
+    let request = http::Request::get(path).body(Vec::new()).unwrap();
+    send(kubeconfig, request).unwrap()
+}
+
+/// Sends a merge patch with the credentials of a kubeconfig.
+fn patch(kubeconfig: &Path, path: &str, change: &Value) -> Value {
+    let request = http::Request::patch(path)
+        .header("Content-Type", "application/merge-patch+json")
+        .body(change.to_string().into_bytes());
+    send(kubeconfig, request.unwrap()).unwrap()
+}
+
+fn send(kubeconfig: &Path, request: http::Request<Vec<u8>>) -> Result<Value, kube::Error> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -73,12 +86,23 @@ fn get(kubeconfig: &Path, path: &str) -> Value {
     runtime.block_on(async {
         let config = steersman_client::load_config(Some(kubeconfig), None).unwrap();
         let client = kube::Client::from(connect(&config).unwrap());
-        let request = http::Request::get(path).body(Vec::new()).unwrap();
         tokio::time::timeout(LIMIT, client.request(request))
             .await
             .expect("an answer in time")
-            .unwrap()
     })
+}
+
+/// Reads the object at `path` until it is as expected.
+fn read_until(kubeconfig: &Path, path: &str, is_so: impl Fn(&Value) -> bool) -> Value {
+    let start = std::time::Instant::now();
+    loop {
+        let object = get(kubeconfig, path);
+        if is_so(&object) {
+            return object;
+        }
+        assert!(start.elapsed() < LIMIT, "{object}");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
 }
 
 #[test]
@@ -209,6 +233,76 @@ fn the_server_and_its_manager_have_the_named_release() {
         }
         let reported = !set()["status"]["terminatingReplicas"].is_null();
         assert_eq!(reported, reports, "{version}: {}", set());
+    }
+}
+
+/// The manager writes these fields to a server of 1.37, and a server of 1.36 lacks them.
+#[test]
+fn a_server_of_1_37_has_the_fields_and_kinds_that_its_manager_writes() {
+    const MIGRATIONS: &str = "/apis/storagemigration.k8s.io/v1/storageversionmigrations";
+    const AUTOSCALER: &str = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers/web";
+    let directory = tempfile::tempdir().unwrap();
+    let manifest = directory.path().join("web.yaml");
+    let template = "template: {metadata: {labels: {app: web}}, spec: {containers: [{name: main, image: web}]}}";
+    let set = format!(
+        "{{apiVersion: apps/v1, kind: ReplicaSet, metadata: {{name: web}}, \
+         spec: {{replicas: 1, selector: {{matchLabels: {{app: web}}}}, {template}}}}}"
+    );
+    let target = "scaleTargetRef: {apiVersion: apps/v1, kind: ReplicaSet, name: web}";
+    let autoscaler = format!(
+        "{{apiVersion: autoscaling/v2, kind: HorizontalPodAutoscaler, metadata: {{name: web}}, \
+         spec: {{{target}, maxReplicas: 2}}}}"
+    );
+    std::fs::write(&manifest, format!("{set}\n---\n{autoscaler}\n")).unwrap();
+    for (release, is_new) in [("1.36", false), ("1.37", true)] {
+        let flag = format!("--kubernetes-version={release}");
+        let applied = manifest.to_str().unwrap();
+        let period = "--horizontal-pod-autoscaler-sync-period=1s";
+        let arguments = ["apiserver", &flag, "--nodes=1", "--apply", applied, "--", period];
+        let server = Started::new(&mut steersman(&arguments));
+        let kubeconfig = server.kubeconfig();
+        let generation = |number: i64| if is_new { json!(number) } else { Value::Null };
+        let is_synced = |object: &Value, number: i64| {
+            let observed = &object["status"]["observedGeneration"];
+            object["status"]["conditions"].is_array()
+                && (&object["metadata"]["generation"], observed)
+                    == (&generation(number), &generation(number))
+        };
+        read_until(&kubeconfig, AUTOSCALER, |object| is_synced(object, 1));
+
+        // Another client notes the generation of a condition, and the manager leaves it alone.
+        let condition = json!({
+            "type": "AbleToScale", "status": "False", "reason": "Ours", "observedGeneration": 7,
+            "lastTransitionTime": "2026-01-02T03:04:05Z",
+        });
+        let change = json!({"status": {"conditions": [condition]}});
+        patch(&kubeconfig, &format!("{AUTOSCALER}/status"), &change);
+        patch(&kubeconfig, AUTOSCALER, &json!({"spec": {"maxReplicas": 3}}));
+        let object = read_until(&kubeconfig, AUTOSCALER, |object| {
+            is_synced(object, 2) && object["status"]["conditions"][0]["status"] == "True"
+        });
+        let condition = &object["status"]["conditions"][0];
+        assert_eq!(condition["observedGeneration"], generation(7), "{object}");
+
+        let body = json!({
+            "apiVersion": "storagemigration.k8s.io/v1", "kind": "StorageVersionMigration",
+            "metadata": {"name": "sets"},
+            "spec": {"resource": {"group": "apps", "resource": "replicasets"}},
+        });
+        let request = http::Request::post(MIGRATIONS)
+            .header("Content-Type", "application/json")
+            .body(body.to_string().into_bytes());
+        let created = send(&kubeconfig, request.unwrap());
+        assert_eq!(created.is_ok(), is_new, "{release}: {created:?}");
+        if is_new {
+            read_until(&kubeconfig, &format!("{MIGRATIONS}/sets"), |object| {
+                let conditions = object["status"]["conditions"].as_array();
+                conditions.is_some_and(|all| {
+                    let is_met = |one: &Value| one["type"] == "Succeeded" && one["status"] == "True";
+                    all.iter().any(is_met)
+                })
+            });
+        }
     }
 }
 

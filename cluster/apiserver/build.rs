@@ -5,7 +5,7 @@
 //! built with it would carry. The table of types lacks comments. They are in the code of those schemas, which
 //! a generator writes line by line. Unlike the comments of the types, it has upstream's layout.
 
-use std::fmt::Write as _;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs, io};
@@ -15,12 +15,10 @@ fn main() {
     println!("cargo::rerun-if-changed=../../Cargo.lock");
     let out =
         PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR")).join("descriptions.txt");
-    let described = sources().and_then(|sources| {
-        let mut text = String::new();
-        let described = describe_folder(&sources, &mut text);
-        described
-            .map(|()| text)
-            .map_err(|error| format!("reading {}: {error}", sources.display()))
+    let described = package().and_then(|package| {
+        let chosen = describe_version(&package, "v1_36")?;
+        let newest = describe_version(&package, "v1_37")?;
+        Ok(with_newer(chosen, newest))
     });
     let text = described.unwrap_or_else(|why| {
         println!("cargo::warning=kubectl explain will know no descriptions: {why}");
@@ -29,16 +27,41 @@ fn main() {
     fs::write(&out, text).expect("OUT_DIR can be written");
 }
 
-/// Where the sources of k8s-openapi are, for the version of Kubernetes that the workspace has
-/// chosen.
-fn sources() -> Result<PathBuf, String> {
-    let package = in_registry().map_or_else(by_cargo, Ok)?;
-    let folder = package.join("src/v1_36");
-    if folder.is_dir() {
-        Ok(folder)
-    } else {
-        Err(format!("{} is not there", folder.display()))
+/// Where the sources of k8s-openapi are.
+fn package() -> Result<PathBuf, String> {
+    in_registry().map_or_else(by_cargo, Ok)
+}
+
+/// The described types of one version of Kubernetes, by name: their line, and those of their fields.
+type Types = BTreeMap<String, Vec<String>>;
+
+fn describe_version(package: &Path, version: &str) -> Result<Types, String> {
+    let folder = package.join("src").join(version);
+    let mut types = Types::new();
+    describe_folder(&folder, &mut types)
+        .map_err(|error| format!("reading {}: {error}", folder.display()))?;
+    Ok(types)
+}
+
+/// The lines of all types. Those of the newest version have only what the chosen one lacks, because the tables of the
+/// server have its fields by release, and one description for all releases.
+fn with_newer(mut chosen: Types, newest: Types) -> String {
+    for (name, lines) in newest {
+        let known = chosen.entry(name).or_default();
+        for (index, line) in lines.into_iter().enumerate() {
+            let field = line.split(' ').next();
+            let is_known = known.iter().any(|known| known.split(' ').next() == field);
+            if known.is_empty() || index > 0 && !is_known {
+                known.push(line);
+            }
+        }
     }
+    let mut text = String::new();
+    for line in chosen.values().flatten() {
+        text.push_str(line);
+        text.push('\n');
+    }
+    text
 }
 
 /// The folder in which cargo unpacks downloaded packages; a build always has it.
@@ -93,7 +116,7 @@ fn by_cargo() -> Result<PathBuf, String> {
         .to_owned())
 }
 
-fn describe_folder(folder: &Path, out: &mut String) -> io::Result<()> {
+fn describe_folder(folder: &Path, out: &mut Types) -> io::Result<()> {
     let mut entries: Vec<PathBuf> = fs::read_dir(folder)?
         .map(|entry| entry.map(|entry| entry.path()))
         .collect::<Result<_, _>>()?;
@@ -108,9 +131,9 @@ fn describe_folder(folder: &Path, out: &mut String) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes one type: a line `=<type> <definition> <description>`, then a line `<field> <!|?>
+/// Adds one type: a line `=<type> <definition> <description>`, then a line `<field> <!|?>
 /// <description>` per field, where `!` marks those that are required.
-fn describe(source: &str, out: &mut String) {
+fn describe(source: &str, out: &mut Types) {
     let Some(definition) = source
         .lines()
         .next()
@@ -129,16 +152,16 @@ fn describe(source: &str, out: &mut String) {
     if name == "meta.WatchEvent" {
         schema.divide("object");
     }
-    writeln!(out, "={name} {definition} {}", schema.description)
-        .expect("writing to a string cannot fail");
+    let mut lines = vec![format!("={name} {definition} {}", schema.description)];
     for (field, description) in schema.fields {
         let mark = if schema.required.contains(&field) {
             '!'
         } else {
             '?'
         };
-        writeln!(out, "{field} {mark} {description}").expect("writing to a string cannot fail");
+        lines.push(format!("{field} {mark} {description}"));
     }
+    out.insert(name, lines);
 }
 
 /// What a generated schema tells.

@@ -23,6 +23,7 @@ pub const SERVED_SINCE: &[(&str, &str, u64)] = &[
     ("resource.k8s.io", "resourceclaimtemplates", 34),
     ("resource.k8s.io", "resourceslices", 34),
     ("storage.k8s.io", "volumeattributesclasses", 34),
+    ("storagemigration.k8s.io", "storageversionmigrations", 37),
 ];
 
 impl Release {

@@ -1,5 +1,5 @@
-//! The rows of built-in resources. Verbs and names equal the discovery of 1.36. Older releases lack some
-//! of the rows.
+//! The rows of built-in resources. Verbs and names equal the discovery of 1.36, or of the first release that serves
+//! the resource. Older releases lack some of the rows.
 
 use std::borrow::Cow;
 
@@ -199,7 +199,7 @@ impl Resource {
 
 /// Groups in the order of upstream's discovery. Clients resolve an ambiguous kind name to the first
 /// group.
-const GROUPS: [&str; 21] = [
+const GROUPS: [&str; 22] = [
     "",
     "apiregistration.k8s.io",
     "apps",
@@ -221,6 +221,7 @@ const GROUPS: [&str; 21] = [
     "discovery.k8s.io",
     "resource.k8s.io",
     "flowcontrol.apiserver.k8s.io",
+    "storagemigration.k8s.io",
 ];
 
 /// The built-in resources that `release` serves, with groups in the order of discovery.
@@ -233,6 +234,9 @@ pub(crate) fn rows(release: Release) -> Vec<Resource> {
     rows.retain(|row| release.serves(&row.group, &row.plural));
     for row in &mut rows {
         row.release = release;
+        if row.is("HorizontalPodAutoscaler") && release.enables("HPAGeneration") {
+            row.generation = Generation::Spec;
+        }
     }
     rows.sort_by_key(|row| GROUPS.iter().position(|group| *group == row.group));
     rows
@@ -646,5 +650,14 @@ fn devices_and_fairness() -> Vec<Resource> {
         fairness("FlowSchema", "flowschemas").parts(status_of!("FlowSchema")),
         fairness("PriorityLevelConfiguration", "prioritylevelconfigurations")
             .parts(status_of!("PriorityLevelConfiguration")),
+        row(
+            "storagemigration.k8s.io",
+            "v1",
+            "StorageVersionMigration",
+            "storageversionmigrations",
+            false,
+        )
+        .parts(status_of!("StorageVersionMigration"))
+        .needs_version(),
     ]
 }

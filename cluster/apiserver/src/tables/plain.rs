@@ -79,6 +79,7 @@ fn cells_of(kind: &str) -> Option<&'static [Cell]> {
             Age,
         ],
         "ServiceCIDR" => &[Joined("/spec/cidrs", ""), Age],
+        "StorageVersionMigration" => &[Of(migrated), Of(migration_state)],
         "ValidatingAdmissionPolicy" => &[Count("/spec/validations"), Of(parameter_kind), Age],
         "VolumeAttachment" => &[
             Field("/spec/attacher", ""),
@@ -269,6 +270,25 @@ fn claim_state(object: &Value) -> String {
         .join(",")
 }
 
+/// The resource of a migration, as Go prints a GroupResource.
+fn migrated(object: &Value) -> String {
+    let resource = text(object, "/spec/resource/resource");
+    match text(object, "/spec/resource/group") {
+        "" => resource.to_owned(),
+        group => format!("{resource}.{group}"),
+    }
+}
+
+/// The last known condition of a migration that is true.
+fn migration_state(object: &Value) -> String {
+    let known = ["Running", "Failed", "Succeeded"];
+    let conditions = list(object, "/status/conditions").iter();
+    let met = conditions.filter(|condition| condition["status"] == "True");
+    let mut kinds = met.filter_map(|condition| condition["type"].as_str());
+    let last = kinds.rfind(|kind| known.contains(kind));
+    last.unwrap_or("Unknown").to_owned()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -325,6 +345,19 @@ mod tests {
                 "CSINode",
                 json!({"spec": {"drivers": [{}, {}]}}),
                 vec![json!(2)],
+            ),
+            (
+                "StorageVersionMigration",
+                json!({"spec": {"resource": {"group": "apps", "resource": "deployments"}}}),
+                vec![json!("deployments.apps"), json!("Unknown")],
+            ),
+            (
+                "StorageVersionMigration",
+                json!({
+                    "spec": {"resource": {"resource": "pods"}},
+                    "status": {"conditions": [{"type": "Succeeded", "status": "True"}, {"type": "Other", "status": "True"}]},
+                }),
+                vec![json!("pods"), json!("Succeeded")],
             ),
             (
                 "ServiceCIDR",

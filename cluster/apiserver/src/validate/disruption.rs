@@ -60,7 +60,7 @@ pub(super) fn disruption_budget_status(object: &Value, errors: &mut Errors) {
 }
 
 /// Conditions of the type `metav1.Condition`, one per type.
-fn conditions(field: &str, conditions: &[Value], errors: &mut Errors) {
+pub(super) fn conditions(field: &str, conditions: &[Value], errors: &mut Errors) {
     let mut types = HashSet::new();
     for (index, condition) in conditions.iter().enumerate() {
         let field = |name: &str| format!("{field}[{index}].{name}");

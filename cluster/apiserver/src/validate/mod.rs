@@ -29,6 +29,7 @@ mod indexes;
 mod job;
 mod job_status;
 mod json;
+mod migrations;
 mod network;
 mod persistent_volume;
 mod pod;
@@ -163,6 +164,7 @@ fn content(kind: &str, object: &Value, errors: &mut Errors) {
         "Service" => service::check(object, None, errors),
         "StatefulSet" => stateful_set::check(object, None, errors),
         "StorageClass" => storage_class::check(object, errors),
+        "StorageVersionMigration" => migrations::check(object, errors),
         "ServiceCIDR" => network::service_cidr(object, errors),
         "ValidatingAdmissionPolicy" => policies::validating(object, errors),
         "VolumeAttachment" => storage::volume_attachment(object, errors),

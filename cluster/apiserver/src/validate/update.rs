@@ -9,7 +9,7 @@ use steersman_releases::Release;
 use super::errors::Errors;
 use super::{
     autoscaler, certificates, claim, config, content, cron_job, daemon_set, disruption, endpoints,
-    job, job_status, network, persistent_volume, pod, quota, rbac, replicas, scheduling, service,
+    job, job_status, migrations, network, persistent_volume, pod, quota, rbac, replicas, scheduling, service,
     slices, small, stateful_set, storage, storage_class,
 };
 use crate::apimachinery::meta;
@@ -107,7 +107,8 @@ fn steps(kind: &str) -> &'static [Step] {
         | "Role"
         | "RoleBinding"
         | "RuntimeClass"
-        | "StorageClass" => &[Meta, Content, MetaUpdate, Changes],
+        | "StorageClass"
+        | "StorageVersionMigration" => &[Meta, Content, MetaUpdate, Changes],
         _ => &[MetaUpdate, Content, Changes],
     }
 }
@@ -183,6 +184,9 @@ fn changes(kind: &str, new: &Value, old: &Value, errors: &mut Errors) {
             config::immutable_data(new, old, errors);
         }
         "StorageClass" => storage_class::update(new, old, errors),
+        "StorageVersionMigration" => {
+            errors.immutable_struct("storagemigration.StorageVersionMigrationSpec", new, old, "spec");
+        }
         "VolumeAttachment" => {
             errors.immutable_struct("storage.VolumeAttachmentSpec", new, old, "spec");
         }
@@ -210,6 +214,7 @@ fn status_update(kind: &str, new: &Value, old: &Value, errors: &mut Errors) {
         "Pod" => pod::status_update(new, old, errors),
         "Service" => service::status_update(new, old, errors),
         "StatefulSet" => replicas::stateful_set_status(new, old, errors),
+        "StorageVersionMigration" => migrations::status_update(new, old, errors),
         "PodDisruptionBudget" => disruption::disruption_budget_status(new, errors),
         "ResourceClaim" => small::resource_claim_status(new, old, errors),
         _ => {}

@@ -263,7 +263,10 @@ mod tests {
             assert!(follower.is_current(TIMEOUT).await);
             assert_eq!(told(), Some(expected));
         }
-        assert!(!reports.is_news(Release::of_minor(38)), "it is not told again");
+        assert!(
+            !reports.is_news(Release::of_minor(38)),
+            "it is not told again"
+        );
         assert!(reports.is_news(Release::of_minor(37)));
     }
 

@@ -258,7 +258,15 @@ fn a_server_of_1_37_has_the_fields_and_kinds_that_its_manager_writes() {
         let flag = format!("--kubernetes-version={release}");
         let applied = manifest.to_str().unwrap();
         let period = "--horizontal-pod-autoscaler-sync-period=1s";
-        let arguments = ["apiserver", &flag, "--nodes=1", "--apply", applied, "--", period];
+        let arguments = [
+            "apiserver",
+            &flag,
+            "--nodes=1",
+            "--apply",
+            applied,
+            "--",
+            period,
+        ];
         let server = Started::new(&mut steersman(&arguments));
         let kubeconfig = server.kubeconfig();
         let generation = |number: i64| if is_new { json!(number) } else { Value::Null };
@@ -277,7 +285,11 @@ fn a_server_of_1_37_has_the_fields_and_kinds_that_its_manager_writes() {
         });
         let change = json!({"status": {"conditions": [condition]}});
         patch(&kubeconfig, &format!("{AUTOSCALER}/status"), &change);
-        patch(&kubeconfig, AUTOSCALER, &json!({"spec": {"maxReplicas": 3}}));
+        patch(
+            &kubeconfig,
+            AUTOSCALER,
+            &json!({"spec": {"maxReplicas": 3}}),
+        );
         let object = read_until(&kubeconfig, AUTOSCALER, |object| {
             is_synced(object, 2) && object["status"]["conditions"][0]["status"] == "True"
         });
@@ -298,7 +310,8 @@ fn a_server_of_1_37_has_the_fields_and_kinds_that_its_manager_writes() {
             read_until(&kubeconfig, &format!("{MIGRATIONS}/sets"), |object| {
                 let conditions = object["status"]["conditions"].as_array();
                 conditions.is_some_and(|all| {
-                    let is_met = |one: &Value| one["type"] == "Succeeded" && one["status"] == "True";
+                    let is_met =
+                        |one: &Value| one["type"] == "Succeeded" && one["status"] == "True";
                     all.iter().any(is_met)
                 })
             });

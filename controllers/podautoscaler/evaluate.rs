@@ -14,8 +14,8 @@ use serde_json::Value;
 use steersman_client::discovery::RestMapper;
 use steersman_helpers::endpointslice::PodsByLabel;
 use steersman_objects::{
-    CrossVersionReference, ExternalMetric, HorizontalPodAutoscaler, MetricIdentifier, MetricSpec, MetricTarget,
-    ObjectMetric, Pod, PodsMetric,
+    CrossVersionReference, ExternalMetric, HorizontalPodAutoscaler, MetricIdentifier, MetricSpec,
+    MetricTarget, ObjectMetric, Pod, PodsMetric,
 };
 use steersman_values::label_selector::LabelSelector;
 use steersman_values::labels::SelectorError;

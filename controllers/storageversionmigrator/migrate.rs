@@ -1,9 +1,9 @@
-//! Rewrites the objects of a migration by applies without fields.
+//! Rewrites the objects of a migration by requests without a change.
 //!
 //! Upstream: `storageversionmigrator.go`.
 //!
-//! An apply without fields keeps the object as it is, but the API server decodes it and stores it anew.
-//! The storage layer skips a write only if the stored bytes are equal, and other versions have other
+//! An apply or merge patch without fields keeps the object as it is, but the API server decodes it and stores it
+//! anew. The storage layer skips a write only if the stored bytes are equal, and other versions have other
 //! bytes.
 
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use serde_json::json;
 use steersman_client::discovery::{self, RestMapper};
 use steersman_client::live::Pages;
-use steersman_client::{ApiClient, ApiError, Target};
+use steersman_client::{ApiClient, ApiError, PatchKind, Target};
 use steersman_objects::{ObjectKey, StorageVersionMigration};
 use steersman_runtime::keyed::ObjectSyncer;
 use steersman_runtime::workers::Requeue;
@@ -28,6 +28,8 @@ pub(super) struct Migrator {
     /// Shared with the loop of resource versions.
     pub(super) mapper: Arc<RestMapper>,
     pub(super) statuses: Statuses,
+    /// Whether objects are patched. Releases up to 1.36 apply them.
+    pub(super) patches: bool,
 }
 
 /// The metadata of an object to rewrite.
@@ -133,23 +135,41 @@ impl Migrator {
             name: Some(&object.name),
             subresource: None,
         };
-        // The UID excludes the creation of a deleted object. With the UID alone, an object that was
-        // deleted and recreated would meet the refusal of an immutable field. The resource version
-        // turns this into a conflict.
-        let configuration = json!({
-            "kind": resource.kind, "apiVersion": resource.api_version(),
-            "metadata": {"uid": object.uid, "resourceVersion": object.resource_version},
-        });
         // A changed object meets a conflict each time: another client has stored, deleted or
         // replaced it since the list. The repetition tells this from a conflict in passing.
-        let mut answer = self.client.apply(target, NAME, &configuration).await;
+        let mut answer = self.store(target, object).await;
         if is_conflict(&answer) {
-            answer = self.client.apply(target, NAME, &configuration).await;
+            answer = self.store(target, object).await;
+        }
+        // A deleted object needs no migration. Applies meet a conflict.
+        if self.patches && answer.as_ref().is_err_and(ApiError::is_not_found) {
+            return Ok(());
         }
         if is_conflict(&answer) {
             return Ok(());
         }
-        answer.map(drop)
+        answer
+    }
+
+    async fn store(&self, target: Target<'_>, object: &ListedMeta) -> Result<(), ApiError> {
+        let ListedMeta {
+            uid,
+            resource_version,
+            ..
+        } = object;
+        let mut body = json!({
+            "kind": target.resource.kind, "apiVersion": target.resource.api_version(),
+            "metadata": {"resourceVersion": resource_version},
+        });
+        if self.patches {
+            let answer = self.client.patch(target, PatchKind::Merge, &body).await;
+            return answer.map(drop);
+        }
+        // The UID excludes the creation of a deleted object. With the UID alone, an object that was
+        // deleted and recreated would meet the refusal of an immutable field. The resource version
+        // turns this into a conflict.
+        body["metadata"]["uid"] = json!(uid);
+        self.client.apply(target, NAME, &body).await.map(drop)
     }
 }
 

@@ -51,7 +51,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     identity: NAME,
     reads: &[Read::of::<StorageVersionMigration>()],
     rules: &[
-        // The API server takes the apply of a deleted object as a creation, and refuses its UID.
+        // Up to 1.36. The API server takes the apply of a deleted object as a creation, and refuses its UID.
         Rule::new(&["*"], &["*"], &["list", "create", "patch"]),
         Rule::new(
             &["apiextensions.k8s.io"],
@@ -148,6 +148,7 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
         client,
         mapper,
         statuses: statuses(&mut migrations),
+        patches: ctx.release.migrates_storage_by_merge_patches(),
     };
     Ok(Box::new(StorageVersionMigrator {
         resources: (resources, Arc::new(runner)),

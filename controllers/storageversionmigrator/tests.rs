@@ -4,6 +4,8 @@ use serde_json::{Value, json};
 use steersman_devcluster::definitions::definition;
 use steersman_devcluster::faults::{Matcher, conflict, internal_error};
 use steersman_devcluster::status::Status;
+use steersman_releases::Release;
+use steersman_runtime::controller::ControllerContext;
 
 use super::DESCRIPTOR;
 use crate::testing::world::World;
@@ -20,6 +22,10 @@ fn migration(name: &str, group: &str, resource: &str) -> Value {
 
 impl World {
     async fn migrating() -> Self {
+        Self::migrating_as(Release::DEFAULT).await
+    }
+
+    async fn migrating_as(release: Release) -> Self {
         let mut world = Self::bare().await;
         world
             .create(definition(
@@ -29,7 +35,11 @@ impl World {
                 "Cluster",
             ))
             .await;
-        world.restart(&[DESCRIPTOR]).await;
+        let of_release = |mut context: ControllerContext| {
+            context.release = release;
+            context
+        };
+        world.restart_with(&[DESCRIPTOR], of_release).await;
         world
     }
 
@@ -246,6 +256,32 @@ async fn changed_and_deleted_objects_are_skipped() {
     world.create(migration("m", "", "configmaps")).await;
     assert_eq!(world.conditions_of("m").await, [completed(), succeeded()]);
     assert_eq!(world.rewritten(), ["a 409", "a 409", "b 200"]);
+}
+
+/// Up to 1.36, an apply of a deleted object is a creation, which the server refuses with a conflict.
+#[tokio::test(start_paused = true)]
+async fn objects_are_patched_since_1_37() {
+    for (minor, outcome) in [(36, "Failed"), (37, "Succeeded")] {
+        let world = World::migrating_as(Release::of_minor(minor)).await;
+        world.create_maps(&["a", "b"]).await;
+        let patch = Matcher::new("patch", "configmaps").name("a");
+        let gone = Status::new(404, "NotFound", "configmaps \"a\" not found");
+        world.cluster.faults().reject(patch, gone, None);
+        world.create(migration("m", "", "configmaps")).await;
+        let found = world.conditions_of("m").await;
+        assert_eq!(found[1][0], outcome, "1.{minor}: {found:?}");
+        let requests = world.requests_of(DESCRIPTOR.identity);
+        let of_maps = |line: &&String| line.starts_with("patch") && line.contains("configmaps");
+        let mut patches = requests.iter().filter(of_maps);
+        let is_apply = |line: &String| line.contains("force=true");
+        assert!(
+            patches.all(|line| is_apply(line) == (minor == 36)),
+            "{requests:?}"
+        );
+        if minor == 37 {
+            assert_eq!(world.rewritten(), ["a 404", "b 200"]);
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -194,7 +194,8 @@ async fn errors_wrap_their_causes_since_1_37() {
         (&json!({"type": "Odd"}), true, unknown, "spec"),
     ];
     for (metric, wraps_errors, message, label) in cases {
-        let scale = json!({"spec": {"replicas": 3}, "status": {"replicas": 3, "selector": "app=web"}});
+        let scale =
+            json!({"spec": {"replicas": 3}, "status": {"replicas": 3, "selector": "app=web"}});
         let fake = Fake::new(&scale, &json!({"metricValue": ""}));
         let mut reconciler = fake.reconciler(&json!([]));
         reconciler.config.wraps_errors = wraps_errors;
@@ -207,7 +208,9 @@ async fn errors_wrap_their_causes_since_1_37() {
         fake.finish().await;
         assert!(error.to_string().ends_with(message), "{error}");
         let status = put(&fake.calls(), "/status").unwrap();
-        let shown = status["status"]["conditions"][1]["message"].as_str().unwrap();
+        let shown = status["status"]["conditions"][1]["message"]
+            .as_str()
+            .unwrap();
         let expected = format!("the HPA was unable to compute the replica count: {message}");
         assert_eq!(shown, expected);
         let labels = ["none", label].map(str::to_owned);

@@ -109,6 +109,12 @@ impl Release {
         self >= Self::of_minor(37)
     }
 
+    /// Whether objects are rewritten in their storage version by merge patches. Older releases apply them, which needs the
+    /// right to create objects. Since kubernetes#138874.
+    pub fn migrates_storage_by_merge_patches(self) -> bool {
+        self >= Self::of_minor(37)
+    }
+
     /// Whether errors of autoscalers wrap their causes: that of an object's metric names the object first, and an unknown
     /// type of metric counts as a fault of the spec. Since kubernetes#139029.
     pub fn wraps_errors_of_autoscalers(self) -> bool {

@@ -51,7 +51,8 @@ pub(super) fn status_update(new: &Value, old: &Value, errors: &mut Errors) {
 
 fn is_true(object: &Value, kind: &str) -> bool {
     let mut conditions = list(object, CONDITIONS).iter();
-    conditions.any(|condition| text(condition, "type") == kind && text(condition, "status") == "True")
+    conditions
+        .any(|condition| text(condition, "type") == kind && text(condition, "status") == "True")
 }
 
 #[cfg(test)]
@@ -100,8 +101,16 @@ mod tests {
         let cases: [(Value, Value, &[&str]); 5] = [
             (json!({}), status("7", "Running"), &[]),
             (status("7", "Running"), status("7", "Succeeded"), &[]),
-            (status("7", "Running"), status("8", "Running"), &["field is immutable"]),
-            (status("7", "Succeeded"), status("7", "Running"), &["Success condition cannot"]),
+            (
+                status("7", "Running"),
+                status("8", "Running"),
+                &["field is immutable"],
+            ),
+            (
+                status("7", "Succeeded"),
+                status("7", "Running"),
+                &["Success condition cannot"],
+            ),
             (status("7", "Failed"), both, &["Both success and failed"]),
         ];
         for (old, new, expected) in cases {

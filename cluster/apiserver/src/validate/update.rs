@@ -9,8 +9,8 @@ use steersman_releases::Release;
 use super::errors::Errors;
 use super::{
     autoscaler, certificates, claim, config, content, cron_job, daemon_set, disruption, endpoints,
-    job, job_status, migrations, network, persistent_volume, pod, quota, rbac, replicas, scheduling, service,
-    slices, small, stateful_set, storage, storage_class,
+    job, job_status, migrations, network, persistent_volume, pod, quota, rbac, replicas,
+    scheduling, service, slices, small, stateful_set, storage, storage_class,
 };
 use crate::apimachinery::meta;
 use crate::custom;
@@ -185,7 +185,12 @@ fn changes(kind: &str, new: &Value, old: &Value, errors: &mut Errors) {
         }
         "StorageClass" => storage_class::update(new, old, errors),
         "StorageVersionMigration" => {
-            errors.immutable_struct("storagemigration.StorageVersionMigrationSpec", new, old, "spec");
+            errors.immutable_struct(
+                "storagemigration.StorageVersionMigrationSpec",
+                new,
+                old,
+                "spec",
+            );
         }
         "VolumeAttachment" => {
             errors.immutable_struct("storage.VolumeAttachmentSpec", new, old, "spec");

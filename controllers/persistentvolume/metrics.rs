@@ -19,8 +19,9 @@ use crate::storage_metrics::BUCKETS;
 /// The metric families.
 #[derive(Debug, Clone)]
 pub(super) struct BinderMetrics {
-    /// Failures of provisioning, binding and deletion, by the plugin that has to do it.
-    errors: IntCounterVec,
+    /// Failures of provisioning, binding and deletion, by the plugin that has to do it: under the name up to 1.35, and
+    /// under that of later releases.
+    errors: [IntCounterVec; 2],
     /// In seconds, from the first try to the effect in the cluster, over all repetitions.
     durations: HistogramVec,
     /// Tries, with or without success.
@@ -38,14 +39,15 @@ impl BinderMetrics {
             "volume_operation_total_seconds",
             "[BETA] Storage operation end to end duration in seconds",
         );
+        let errors = |name: &str| {
+            let opts = Opts::new(name, "[ALPHA] Total volume operation errors");
+            IntCounterVec::new(opts, &labels)
+        };
         let metrics = Self {
-            errors: IntCounterVec::new(
-                Opts::new(
-                    "volume_operation_errors_total",
-                    "[ALPHA] Total volume operation errors",
-                ),
-                &labels,
-            )?,
+            errors: [
+                errors("volume_operation_total_errors")?,
+                errors("volume_operation_errors_total")?,
+            ],
             durations: HistogramVec::new(durations.buckets(BUCKETS.to_vec()), &labels)?,
             classified: IntCounter::new(
                 "retroactive_storageclass_total",
@@ -57,7 +59,9 @@ impl BinderMetrics {
             )?,
             counts: Counts::new()?,
         };
-        registry.register(Box::new(metrics.errors.clone()))?;
+        for errors in &metrics.errors {
+            registry.register(Box::new(errors.clone()))?;
+        }
         registry.register(Box::new(metrics.durations.clone()))?;
         registry.register(Box::new(metrics.classified.clone()))?;
         registry.register(Box::new(metrics.classify_errors.clone()))?;
@@ -136,7 +140,9 @@ impl Timers {
         }) = self.started().get(key)
         {
             let labels = [plugin.as_str(), operation];
-            self.metrics.errors.with_label_values(&labels).inc();
+            for errors in &self.metrics.errors {
+                errors.with_label_values(&labels).inc();
+            }
         }
     }
 

@@ -102,6 +102,8 @@ pub const FAMILIES: &[FamilySpan] = &[
     beta(36, "running_managed_controllers", "#136154"),
     since(37, "statefulset_controller_stale_sync_skips_total", "#138451"),
     beta(37, "storage_operation_duration_seconds", "#136189"),
+    since(36, "volume_operation_errors_total", "#136399"),
+    until(36, "volume_operation_total_errors", "#136399"),
     beta(37, "volume_operation_total_seconds", "#136189"),
     beta(36, "workqueue_adds_total", "#135522"),
     beta(36, "workqueue_depth", "#135522"),

@@ -51,12 +51,14 @@ mod cel;
 mod compaction;
 mod containers;
 mod custom;
+mod depth;
 mod expiry;
 mod in_process;
 mod managed_fields;
 mod metrics;
 mod openapi;
 mod random;
+mod yaml;
 
 pub use admission::Admission;
 pub use compaction::{COMPACTION_INTERVAL, compact_revisions};

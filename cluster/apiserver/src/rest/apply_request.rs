@@ -15,7 +15,7 @@ use super::decode::{self, Strictness};
 use super::managers::{self, Conversions, Tracking};
 use super::query::invalid_options;
 use super::update::{Writing, check_name};
-use super::{Answer, Call, Server, metadata, scale, yaml};
+use super::{Answer, Call, Server, metadata, scale};
 use crate::fielderror::{FieldError, Problem};
 use crate::kinds::Resource;
 use crate::managed_fields::{
@@ -25,6 +25,7 @@ use crate::route::Target;
 use crate::schema;
 use crate::status::Status;
 use crate::store::Object;
+use crate::yaml;
 
 pub(super) const MEDIA_TYPE: &str = "application/apply-patch+yaml";
 

@@ -4,9 +4,10 @@
 
 use serde_json::{Map, Value};
 
-use super::{duplicates, yaml};
+use super::duplicates;
 use crate::schema;
 use crate::status::Status;
+use crate::yaml;
 
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 

@@ -6,11 +6,12 @@ use serde_json::{Map, Value};
 
 pub(super) use super::body_value::{duplicate_field, media_type};
 use super::query::{Query, invalid_options};
-use super::{body_value, metadata, yaml};
+use super::{body_value, metadata};
 use crate::fielderror::{FieldError, Problem};
 use crate::kinds::Resource;
 use crate::schema;
 use crate::status::Status;
+use crate::yaml;
 
 /// Most field errors in one answer, as upstream's strict decoder collects.
 const MAX_FIELD_ERRORS: usize = 100;

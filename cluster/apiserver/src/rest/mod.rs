@@ -41,7 +41,6 @@ mod create;
 mod decode;
 mod definitions;
 mod delete;
-mod depth;
 mod devices;
 mod discovery;
 mod documents;
@@ -74,7 +73,6 @@ mod usage;
 mod view;
 mod warnings;
 mod watch;
-mod yaml;
 
 pub use body::Body;
 pub use layers::ConnectionReset;

@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use granit_parser::{ErrorKind, Event, Parser, ScalarStyle, ScanError, Span, StrInput, options};
 
-use super::super::depth::MAX_LEVELS;
+use crate::depth::MAX_LEVELS;
 
 /// How far each try moves a continuation line to the right.
 const DEEPER: &str = "                                                                ";

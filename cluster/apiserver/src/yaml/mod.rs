@@ -12,11 +12,11 @@ use decode::Decoder;
 /// Begins the error of Go's strict parser, before one line for each equal key.
 const ERRORS: &str = "yaml: unmarshal errors:";
 /// Begins the same error in an apply request.
-pub(super) const CONVERTING: &str = "error converting YAML to JSON: ";
+pub(crate) const CONVERTING: &str = "error converting YAML to JSON: ";
 
 /// The value of the document, and the error of Go's strict parser about equal keys. An error is the
 /// reason why there is no value.
-pub(super) fn parse(body: &[u8]) -> Result<(Value, Option<String>), String> {
+pub(crate) fn parse(body: &[u8]) -> Result<(Value, Option<String>), String> {
     let Some(document) = nodes::read(&text::read(body)?)? else {
         return Ok((Value::Null, None));
     };
@@ -29,7 +29,7 @@ pub(super) fn parse(body: &[u8]) -> Result<(Value, Option<String>), String> {
 
 /// The warnings of a strict error: one for each line of the parser's error.
 /// Upstream: `parseYAMLWarnings` of `apiserver/pkg/endpoints/handlers`.
-pub(super) fn warnings(error: String) -> Vec<String> {
+pub(crate) fn warnings(error: String) -> Vec<String> {
     let parsers = error.strip_prefix(CONVERTING).unwrap_or(&error);
     match parsers.strip_prefix(ERRORS) {
         Some(lines) => lines

@@ -6,11 +6,11 @@ use crate::status::Status;
 
 /// Most levels of a value. `serde_json` reads no deeper, so it could not read the stored object again.
 /// Upstream has 10,000.
-pub(super) const MAX_LEVELS: usize = 127;
+pub(crate) const MAX_LEVELS: usize = 127;
 
 /// 400 for an object that could not be read again. A patch and managed fields add levels to those of
 /// bodies.
-pub(super) fn check(object: &Value) -> Result<(), Status> {
+pub(crate) fn check(object: &Value) -> Result<(), Status> {
     if fits(object, MAX_LEVELS) {
         return Ok(());
     }

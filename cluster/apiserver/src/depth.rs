@@ -8,13 +8,25 @@ use crate::status::Status;
 /// Upstream has 10,000.
 pub(crate) const MAX_LEVELS: usize = 127;
 
+/// The words of Go's decoder about deeper values.
+pub(crate) const EXCEEDED: &str = "exceeded max depth";
+
 /// 400 for an object that could not be read again. A patch and managed fields add levels to those of
 /// bodies.
 pub(crate) fn check(object: &Value) -> Result<(), Status> {
     if fits(object, MAX_LEVELS) {
         return Ok(());
     }
-    Err(Status::bad_request("exceeded max depth"))
+    Err(Status::bad_request(EXCEEDED))
+}
+
+/// The lists and objects around the innermost value.
+pub(crate) fn levels(value: &Value) -> usize {
+    match value {
+        Value::Array(items) => 1 + items.iter().map(levels).max().unwrap_or_default(),
+        Value::Object(fields) => 1 + fields.values().map(levels).max().unwrap_or_default(),
+        _ => 0,
+    }
 }
 
 fn fits(value: &Value, levels: usize) -> bool {

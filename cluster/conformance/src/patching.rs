@@ -12,6 +12,7 @@ promises! { "patching":
     json_patches_are_atomic,
     json_patches_support_all_operations,
     invalid_json_patches_are_refused,
+    copies_of_json_patches_are_limited,
     unknown_patch_types_are_refused,
     only_apply_can_be_forced,
     a_resource_version_in_a_patch_is_a_precondition,
@@ -106,6 +107,20 @@ async fn invalid_json_patches_are_refused(world: &World) -> Outcome {
         .await?
         .ok()
         .map(|_| ())
+}
+
+async fn copies_of_json_patches_are_limited(world: &World) -> Outcome {
+    // 256 KiB of JSON, so that twelve copies have 3 MiB.
+    let text = "x".repeat((256 << 10) - 2);
+    world.map("a", json!({}), json!({"k": text})).await?;
+    let path = world.core("configmaps/a");
+    let mut patch = vec![json!({"op": "copy", "from": "/data/k", "path": "/data/k"}); 12];
+    world.patch(&path, JSON_PATCH, &json!(patch)).await?.ok()?;
+    patch.push(patch[0].clone());
+    world
+        .patch(&path, JSON_PATCH, &json!(patch))
+        .await?
+        .refuses(422, "Invalid", "due to an error in our request")
 }
 
 async fn unknown_patch_types_are_refused(world: &World) -> Outcome {

@@ -3,10 +3,18 @@
 use serde_json::Value;
 
 use super::PatchError;
+use crate::depth::{self, MAX_LEVELS};
 use crate::schema::decode::json_type;
 
 /// Most operations of one patch; upstream's limit.
 pub const MAX_OPERATIONS: usize = 10_000;
+
+/// Most bytes of JSON that the copies of one patch add; upstream's limit.
+const MAX_COPIED: usize = 3 << 20;
+
+/// Levels that a document may have between two operations. All code that walks a value fits into the stack
+/// with twice as many.
+const DEEP: usize = 500;
 
 /// Letters that Go's encoder writes as escapes, safe inside of HTML.
 const HTML: [char; 5] = ['<', '>', '&', '\u{2028}', '\u{2029}'];
@@ -14,17 +22,19 @@ const HTML: [char; 5] = ['<', '>', '&', '\u{2028}', '\u{2029}'];
 /// Applies all operations, or none. Failing and unknown operations give the client the same
 /// message, as upstream's do.
 pub fn json(object: &mut Value, patch: &Value) -> Result<(), PatchError> {
+    check(patch, true)
+        .map_err(|why| PatchError::Malformed(format!("error decoding patch: {why}")))?;
     json_as_sent(object, patch, "")
 }
 
-/// The same for a patch with the text `sent`. A `test` compares texts as they are written in JSON, so
+/// The same for a patch after its [`check`], with the text `sent`. A `test` compares texts as they are written in JSON, so
 /// it fails for letters like `<` that the client did not escape.
 pub(crate) fn json_as_sent(
     object: &mut Value,
     patch: &Value,
     sent: &str,
 ) -> Result<(), PatchError> {
-    let operations = operations(patch)?;
+    let operations = patch.as_array().map_or(&[][..], Vec::as_slice);
     if operations.len() > MAX_OPERATIONS {
         let given = operations.len();
         return Err(PatchError::TooLarge(format!(
@@ -35,15 +45,93 @@ pub(crate) fn json_as_sent(
         without_html: sent.contains(HTML),
     };
     let mut result = object.clone();
+    let mut limits = Limits::of(&result);
     for operation in operations {
-        apply(&mut result, operation, same).ok_or_else(|| {
-            PatchError::Failed(
+        let applied = limits.run(&mut result, operation, same);
+        applied.map_err(|stop| match stop {
+            Stop::TooDeep => PatchError::Malformed(depth::EXCEEDED.to_owned()),
+            Stop::Fails | Stop::Copied(_) => PatchError::Failed(
                 "the server rejected our request due to an error in our request".to_owned(),
-            )
+            ),
         })?;
     }
     *object = result;
     Ok(())
+}
+
+/// Why a run of operations stops.
+enum Stop {
+    Fails,
+    /// All copies together have more bytes than [`MAX_COPIED`].
+    Copied(usize),
+    TooDeep,
+}
+
+/// What the operations of one patch have used up of its limits. A copy into itself doubles a value, so
+/// some thirty operations would fill the memory.
+struct Limits {
+    copied: usize,
+    /// The document has at most these levels.
+    levels: usize,
+}
+
+impl Limits {
+    fn of(document: &Value) -> Self {
+        Self {
+            copied: 0,
+            levels: depth::levels(document),
+        }
+    }
+
+    /// Applies one operation within the limits.
+    fn run(&mut self, document: &mut Value, operation: &Value, same: Sameness) -> Result<(), Stop> {
+        let text = |name: &str| operation[name].as_str().unwrap_or_default();
+        let from = text("from");
+        let kind = text("op");
+        if kind == "copy"
+            && let Some(source) = get(document, from)
+        {
+            self.copied += written_size(source);
+            if self.copied > MAX_COPIED {
+                return Err(Stop::Copied(self.copied));
+            }
+        }
+        apply(document, operation, same).ok_or(Stop::Fails)?;
+        let added = match kind {
+            "add" | "replace" => depth::levels(&operation["value"]),
+            "copy" | "move" => self.levels.saturating_sub(steps(from)),
+            _ => return Ok(()),
+        };
+        self.levels = self.levels.max(steps(text("path")) + added);
+        if self.levels > DEEP {
+            self.levels = depth::levels(document);
+            if self.levels > MAX_LEVELS {
+                return Err(Stop::TooDeep);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The levels above the value at a path.
+fn steps(path: &str) -> usize {
+    path.matches('/').count()
+}
+
+/// The size of a value in JSON as Go writes it for a copy: safe inside of HTML, and a null that is the
+/// whole value costs nothing.
+fn written_size(value: &Value) -> usize {
+    if value.is_null() {
+        return 0;
+    }
+    let text = value.to_string();
+    let escaped = |letter: char| "\\u0000".len() - letter.len_utf8();
+    text.len()
+        + text
+            .chars()
+            .filter(|letter| HTML.contains(letter))
+            .map(escaped)
+            .sum::<usize>()
 }
 
 /// Applies one operation; `None` if it fails. A missing value is null.
@@ -52,7 +140,7 @@ fn apply(document: &mut Value, operation: &Value, same: Sameness) -> Option<()> 
     let value = operation.get("value").unwrap_or(&Value::Null);
     match operation.get("op")?.as_str()? {
         "add" => add(document, path, value.clone()),
-        "remove" => remove(document, path),
+        "remove" => remove(document, path).map(drop),
         "replace" if path.is_empty() => {
             let is_container = value.is_object() || value.is_array();
             is_container.then(|| *document = value.clone())
@@ -72,17 +160,16 @@ fn apply(document: &mut Value, operation: &Value, same: Sameness) -> Option<()> 
         }
         "move" => {
             let from = operation.get("from")?.as_str()?;
-            let moved = get(document, from)?;
-            remove(document, from)?;
+            let moved = remove(document, from)?;
             add(document, path, moved)
         }
         "copy" => {
             let from = operation.get("from")?.as_str()?;
-            let copied = get(document, from)?;
+            let copied = get(document, from)?.clone();
             add(document, path, copied)
         }
         "test" if path.is_empty() => same.holds(document, value).then_some(()),
-        "test" => same.holds(&get(document, path)?, value).then_some(()),
+        "test" => same.holds(get(document, path)?, value).then_some(()),
         _ => None,
     }
 }
@@ -101,25 +188,27 @@ fn add(document: &mut Value, path: &str, value: Value) -> Option<()> {
     Some(())
 }
 
-fn remove(document: &mut Value, path: &str) -> Option<()> {
+fn remove(document: &mut Value, path: &str) -> Option<Value> {
     let (holder, key) = holder(document, path)?;
     match holder {
-        Value::Object(fields) => fields.remove(&key).map(drop),
+        Value::Object(fields) => fields.remove(&key),
         Value::Array(items) => {
             let at = place(&key, items.len())?;
-            items.remove(at);
-            Some(())
+            Some(items.remove(at))
         }
         _ => None,
     }
 }
 
 /// The value at a path. A missing member is null, and a missing element fails.
-fn get(document: &mut Value, path: &str) -> Option<Value> {
+fn get<'a>(document: &'a mut Value, path: &str) -> Option<&'a Value> {
     let (holder, key) = holder(document, path)?;
     match holder {
-        Value::Object(fields) => Some(fields.get(&key).cloned().unwrap_or_default()),
-        Value::Array(items) => Some(items[place(&key, items.len())?].clone()),
+        Value::Object(fields) => Some(fields.get(&key).unwrap_or(&Value::Null)),
+        Value::Array(items) => {
+            let at = place(&key, items.len())?;
+            Some(&items[at])
+        }
         _ => None,
     }
 }
@@ -207,11 +296,21 @@ impl Unapplied {
 
 /// Applies the operations that admission makes. Unlike [`json`], an error tells the reason.
 pub(crate) fn explained(object: &mut Value, operations: &[Value]) -> Result<(), Unapplied> {
+    let same = Sameness {
+        without_html: false,
+    };
     let mut result = object.clone();
+    let mut limits = Limits::of(&result);
     for operation in operations {
         let before = result.clone();
-        json(&mut result, &Value::from(vec![operation.clone()]))
-            .map_err(|_| reason(&before, operation))?;
+        let applied = limits.run(&mut result, operation, same);
+        applied.map_err(|stop| match stop {
+            Stop::Fails => reason(&before, operation),
+            Stop::Copied(size) => Unapplied::Other(format!(
+                "Unable to complete the copy, the accumulated size increase of copy is {size}, exceeding the limit {MAX_COPIED}"
+            )),
+            Stop::TooDeep => Unapplied::Other(depth::EXCEEDED.to_owned()),
+        })?;
     }
     *object = result;
     Ok(())
@@ -278,20 +377,55 @@ fn found<'a>(holder: &'a Value, key: &str) -> Result<Option<&'a Value>, String> 
     }
 }
 
-/// The list of operations, after a check that each one is an object.
-fn operations(patch: &Value) -> Result<&Vec<Value>, PatchError> {
-    let malformed = |what: &str, target: &str| {
-        Err(PatchError::Malformed(format!(
-            "error decoding patch: json: cannot unmarshal {what} into Go value of type {target}"
-        )))
+/// Checks that a patch is a list of operations. Only a strict decoder knows the types of their members. Null is an empty
+/// list.
+pub(crate) fn check(patch: &Value, is_strict: bool) -> Result<(), String> {
+    let [list, item] = if is_strict {
+        ["[]handlers.jsonPatchOp", "handlers.jsonPatchOp"]
+    } else {
+        ["jsonpatch.Patch", "jsonpatch.Operation"]
     };
-    let Value::Array(operations) = patch else {
-        return malformed(json_type(patch), "[]handlers.jsonPatchOp");
+    let malformed = |found: &Value, target: &str| {
+        let found = json_type(found);
+        Err(format!("json: cannot unmarshal {found} into Go {target}"))
     };
-    match operations.iter().find(|operation| !operation.is_object()) {
-        Some(odd) => malformed(json_type(odd), "handlers.jsonPatchOp"),
-        None => Ok(operations),
+    let operations = match patch {
+        Value::Null => return Ok(()),
+        Value::Array(operations) => operations,
+        other => return malformed(other, &format!("value of type {list}")),
+    };
+    for operation in operations.iter().filter(|operation| !operation.is_null()) {
+        let Value::Object(members) = operation else {
+            return malformed(operation, &format!("value of type {item}"));
+        };
+        let wrong = members.iter().find(|(name, value)| {
+            TEXTS.contains(&name.as_str()) && !value.is_string() && !value.is_null()
+        });
+        if let Some((name, value)) = wrong.filter(|_| is_strict) {
+            return malformed(
+                value,
+                &format!("struct field jsonPatchOp.{name} of type string"),
+            );
+        }
     }
+    Ok(())
+}
+
+/// The members of operations that are texts.
+const TEXTS: [&str; 3] = ["op", "path", "from"];
+
+/// The paths of members that no operation has, such as `[0].x`.
+pub(crate) fn unknown_members(patch: &Value) -> Vec<String> {
+    let operations = patch.as_array().into_iter().flatten().enumerate();
+    let unknown = |(at, operation): (usize, &Value)| {
+        let members = operation.as_object().into_iter().flatten();
+        let names = members.map(|(name, _)| name.as_str());
+        let unknown = names.filter(|name| *name != "value" && !TEXTS.contains(name));
+        unknown
+            .map(|name| format!("[{at}].{name}"))
+            .collect::<Vec<_>>()
+    };
+    operations.flat_map(unknown).collect()
 }
 
 #[cfg(test)]
@@ -457,5 +591,50 @@ mod tests {
             super::json(&mut json!({"a": 1}), &many(MAX_OPERATIONS + 1)),
             Err(PatchError::TooLarge(_))
         ));
+    }
+
+    #[test]
+    fn copies_of_a_patch_add_at_most_three_mebibytes() {
+        // 256 KiB with its quotes and the escaped letter.
+        let text = format!("<{}", "x".repeat((256 << 10) - "''\\u003c".len()));
+        let object = json!({"a": text, "b": null});
+        let copies = |n: usize| {
+            let mut operations = vec![json!({"op": "copy", "from": "/b", "path": "/c"})];
+            operations.resize(n + 1, json!({"op": "copy", "from": "/a", "path": "/c"}));
+            operations
+        };
+        assert_eq!(super::json(&mut object.clone(), &copies(12).into()), Ok(()));
+        assert!(matches!(
+            super::json(&mut object.clone(), &copies(13).into()),
+            Err(PatchError::Failed(_))
+        ));
+        let why = "Unable to complete the copy, the accumulated size increase of copy is 3407872, exceeding the limit 3145728";
+        assert_eq!(
+            super::explained(&mut object.clone(), &copies(13)),
+            Err(Unapplied::Other(why.to_owned()))
+        );
+    }
+
+    #[test]
+    fn a_patch_cannot_pile_up_levels() {
+        let doubling = |times: usize| {
+            let deepest = |n: usize| "/a".repeat(1 << n);
+            let copy = |n| json!({"op": "copy", "from": "/a", "path": deepest(n) + "/a"});
+            Value::from((0..times).map(copy).collect::<Vec<_>>())
+        };
+        let mut object = json!({"a": {}});
+        super::json(&mut object.clone(), &doubling(6)).unwrap();
+        assert_eq!(
+            super::json(&mut object, &doubling(19)),
+            Err(PatchError::Malformed("exceeded max depth".to_owned()))
+        );
+
+        let mut object = json!({"a": "v", "b": {"b": {"b": {}}}});
+        let many = Value::from(vec![
+            json!({"op": "copy", "from": "/a", "path": "/b/b/b/a"});
+            1000
+        ]);
+        super::json(&mut object, &many).unwrap();
+        assert_eq!(object["b"]["b"]["b"], json!({"a": "v"}));
     }
 }

@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::schema::decode::json_type;
 
 pub use json::{MAX_OPERATIONS, json};
-pub(crate) use json::{Unapplied, explained, json_as_sent};
+pub(crate) use json::{Unapplied, check, explained, json_as_sent, unknown_members};
 pub use merge::{merge, sort_merged};
 pub use strategic::strategic;
 pub(crate) use strategic::strategic_merged;

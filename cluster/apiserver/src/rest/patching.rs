@@ -4,11 +4,13 @@
 
 use serde_json::{Value, json};
 
+use super::decode::{Strictness, duplicate_field, unknown_field};
 use super::{decode, duplicates};
 use crate::fielderror::{FieldError, Problem};
 use crate::kinds::Resource;
 use crate::patch::{self, PatchError};
 use crate::schema;
+use crate::schema::decode::json_type;
 use crate::status::{Qualified, Status};
 
 /// Media types of patches for custom resources, which have no merge keys for strategic merge
@@ -22,6 +24,9 @@ const CUSTOM_PATCHES: &[&str] = &[
 /// The fields that tell the type of an object.
 const TYPES: [&str; 2] = ["kind", "apiVersion"];
 
+/// Upstream's library refuses a merge patch without a reason.
+const INVALID_MERGE: &str = "Invalid JSON Patch";
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Json,
@@ -29,21 +34,58 @@ enum Kind {
     Strategic,
 }
 
+impl Kind {
+    /// The value of a body, or the reason why it is no patch. Upstream decodes the body a second time, as the operations or
+    /// fields that it declares, where field validation wants their errors. That decoder has words before its own.
+    fn decode(self, value: Value, strictness: Strictness) -> Result<Value, String> {
+        match (self, value) {
+            (Self::Json, value) => {
+                let checked = patch::check(&value, strictness != Strictness::Ignore);
+                checked.map_err(|why| self.refusal(&why, strictness))?;
+                Ok(value)
+            }
+            (Self::Strategic, Value::Null) => Ok(json!({})),
+            (Self::Merge, Value::Null) => Err(INVALID_MERGE.to_owned()),
+            (_, value @ Value::Object(_)) => Ok(value),
+            (_, value) => {
+                let got = json_type(&value);
+                let why = format!(
+                    "json: cannot unmarshal {got} into Go value of type map[string]interface {{}}"
+                );
+                Err(self.refusal(&why, strictness))
+            }
+        }
+    }
+
+    fn refusal(self, why: &str, strictness: Strictness) -> String {
+        match (self, strictness) {
+            (Self::Merge, Strictness::Ignore) => INVALID_MERGE.to_owned(),
+            (Self::Json, Strictness::Ignore) | (Self::Strategic, _) => why.to_owned(),
+            (Self::Json | Self::Merge, _) => format!("error decoding patch: {why}"),
+        }
+    }
+}
+
 /// A parsed patch.
 pub(super) struct Patch {
     kind: Kind,
-    patch: Value,
+    /// Upstream reads the body after the object, so its error waits for that.
+    patch: Result<Value, Status>,
     /// The text of a JSON patch.
     sent: String,
-    /// Paths of duplicate keys in the patch.
-    pub(super) duplicate_keys: Vec<String>,
+    /// Errors about duplicate keys of the patch, and unknown members of its operations.
+    pub(super) field_errors: Vec<String>,
     /// Go reads custom objects as maps, whose keys it writes in order.
     is_custom: bool,
 }
 
 impl Patch {
-    /// Parses the patch by its media type. JSON may have duplicate keys, which are reported.
-    pub(super) fn parse(content_type: &str, body: &[u8]) -> Result<Self, Status> {
+    /// Parses the patch by its media type.
+    pub(super) fn parse(
+        content_type: &str,
+        body: &[u8],
+        strictness: Strictness,
+    ) -> Result<Self, Status> {
         let kind = match decode::media_type(content_type) {
             "application/json-patch+json" => Kind::Json,
             "application/merge-patch+json" => Kind::Merge,
@@ -51,19 +93,33 @@ impl Patch {
             _ => return Err(Status::unsupported_patch()),
         };
         let text = String::from_utf8_lossy(body);
-        let (patch, duplicate_keys) = duplicates::parse(&text)
-            .map_err(|error| Status::bad_request(format!("error decoding patch: {error}")))?;
-        if kind != Kind::Json {
-            patch::check_object(&patch).map_err(status_of)?;
+        let (patch, duplicates) = match duplicates::parse(&text) {
+            Ok((value, duplicates)) => (kind.decode(value, strictness), duplicates),
+            Err(error) => {
+                let why = if error.is_eof() {
+                    "unexpected end of JSON input".to_owned()
+                } else {
+                    error.to_string()
+                };
+                (Err(kind.refusal(&why, strictness)), Vec::new())
+            }
+        };
+        let mut field_errors: Vec<String> = duplicates.iter().map(duplicate_field).collect();
+        if kind == Kind::Json {
+            let operations = patch.as_ref().unwrap_or(&Value::Null);
+            field_errors.extend(patch::unknown_members(operations).iter().map(unknown_field));
+            for error in &mut field_errors {
+                error.insert_str(0, "json patch ");
+            }
         }
         Ok(Self {
             kind,
-            patch,
+            patch: patch.map_err(Status::bad_request),
             sent: match kind {
                 Kind::Json => text.into_owned(),
                 Kind::Merge | Kind::Strategic => String::new(),
             },
-            duplicate_keys,
+            field_errors,
             is_custom: false,
         })
     }
@@ -80,19 +136,17 @@ impl Patch {
 
     /// Applies the patch. On an error `object` may be in any state.
     pub(super) fn apply(&self, resource: &Resource, object: &mut Value) -> Result<(), Status> {
+        let patch = self.patch.as_ref().map_err(Clone::clone)?;
         let applied = match self.kind {
-            Kind::Json => patch::json_as_sent(object, &self.patch, &self.sent),
+            Kind::Json => patch::json_as_sent(object, patch, &self.sent),
             Kind::Merge => {
-                patch::merge(object, &self.patch);
+                patch::merge(object, patch);
                 Ok(())
             }
             Kind::Strategic => {
                 let types = TYPES.map(|field| (field, object[field].clone()));
-                let merged = patch::strategic_merged(
-                    &resource.kind,
-                    std::mem::take(object),
-                    self.patch.clone(),
-                );
+                let merged =
+                    patch::strategic_merged(&resource.kind, std::mem::take(object), patch.clone());
                 merged.map(|merged| {
                     *object = merged;
                     keep_type(object, types);
@@ -147,8 +201,9 @@ impl Patch {
     /// 422 about `result`. For a strategic merge patch, upstream shows the patch in place of the
     /// result.
     pub(super) fn invalid(&self, result: &Value, why: &str) -> Status {
+        let patch = self.patch.as_ref().unwrap_or(&Value::Null);
         let shown = match self.kind {
-            Kind::Strategic => patch::go_print(&self.patch),
+            Kind::Strategic => patch::go_print(patch),
             Kind::Json | Kind::Merge if self.is_custom => {
                 let mut result = result.clone();
                 result.sort_all_objects();
@@ -159,7 +214,7 @@ impl Patch {
                 let mut result = result.clone();
                 // Stored metadata has the order in which the server set its fields.
                 schema::typed_form::normalize_metadata(&mut result["metadata"]);
-                patch::sort_merged(&mut result, &self.patch);
+                patch::sort_merged(&mut result, patch);
                 result.to_string()
             }
         };
@@ -202,7 +257,10 @@ fn status_of(error: PatchError) -> Status {
             status.details = Some(Box::new(json!({})));
             status
         }
-        PatchError::TooLarge(message) => Status::new(413, "RequestEntityTooLarge", message),
+        PatchError::TooLarge(why) => {
+            let message = format!("Request entity too large: {why}");
+            Status::new(413, "RequestEntityTooLarge", message)
+        }
         PatchError::Internal(message) => Status::unclassified(message),
     }
 }

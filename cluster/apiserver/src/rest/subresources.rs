@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::commit::NotWritten;
+use super::decode::Strictness;
 use super::managers::Tracking;
 use super::patching::Patch;
 use super::update::{NewState, Writing, check_name};
@@ -60,7 +61,11 @@ impl Server {
         }
         let (input, options) = if put.ends_with("patch+json") {
             (
-                Input::Patch(Patch::parse(call.content_type, &call.body)?),
+                Input::Patch(Patch::parse(
+                    call.content_type,
+                    &call.body,
+                    Strictness::parse(call.query, "PatchOptions")?,
+                )?),
                 "PatchOptions",
             )
         } else {

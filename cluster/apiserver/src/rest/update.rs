@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::commit::NotWritten;
 use super::create::{label_namespace, place};
-use super::decode::{Strictness, duplicate_field, unknown_field};
+use super::decode::{Strictness, unknown_field};
 use super::devices::date_taints;
 use super::managers::{self, Tracking};
 use super::patching::Patch;
@@ -128,7 +128,7 @@ impl Server {
         }
         let strictness = Strictness::parse(call.query, "PatchOptions")?;
         let author = call.author("PatchOptions")?;
-        let patch = Patch::parse(call.content_type, &call.body)?.of(resource)?;
+        let patch = Patch::parse(call.content_type, &call.body, strictness)?.of(resource)?;
         let writing = Writing {
             dry_run,
             uid_is_precondition: false,
@@ -147,12 +147,8 @@ impl Server {
             };
             decode::arrange(resource, &mut object);
             let unknown = decode::drop_unknown(resource, &mut object);
-            let field_errors = patch
-                .duplicate_keys
-                .iter()
-                .map(duplicate_field)
-                .chain(unknown.iter().map(unknown_field))
-                .collect();
+            let mut field_errors = patch.field_errors.clone();
+            field_errors.extend(unknown.iter().map(unknown_field));
             warnings = strictness.warnings_or_error(field_errors, |why| {
                 patch.invalid(&result, &format!("strict decoding error: {why}"))
             })?;

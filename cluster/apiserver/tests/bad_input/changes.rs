@@ -42,7 +42,40 @@ async fn patches_that_do_not_apply() {
             JSON_PATCH,
             format!("[{}]", vec![r#"{"op":"test","path":"/kind","value":"Pod"}"#; 10_001].join(",")),
         )
-        .is(413, "RequestEntityTooLarge", "10000"),
+        .is(
+            413,
+            "RequestEntityTooLarge",
+            "Request entity too large: The allowed maximum operations in a JSON patch is 10000, got 10001",
+        ),
+        case("a member of another type", ("PATCH", POD), JSON_PATCH, r#"[{"op":1}]"#).is(
+            400,
+            "BadRequest",
+            "error decoding patch: json: cannot unmarshal number into Go struct field jsonPatchOp.op of type string",
+        ),
+        case(
+            "not a list, without validation",
+            ("PATCH", &format!("{POD}?fieldValidation=Ignore")),
+            JSON_PATCH,
+            "{}",
+        )
+        .is(400, "BadRequest", "json: cannot unmarshal object into Go value of type jsonpatch.Patch"),
+        case(
+            "a strict patch with an unknown member",
+            ("PATCH", &format!("{POD}?fieldValidation=Strict")),
+            JSON_PATCH,
+            r#"[{"op":"test","path":"/kind","value":"Pod","value":"Pod","x":1}]"#,
+        )
+        .is(
+            422,
+            "Invalid",
+            "strict decoding error: json patch duplicate field \"[0].value\", json patch unknown field \"[0].x\"",
+        ),
+        case("a merge patch that is null", ("PATCH", POD), MERGE, "null").is(400, "BadRequest", "Invalid JSON Patch"),
+        case("a strategic patch cut off", ("PATCH", DEPLOYMENT), STRATEGIC, "{").is(
+            400,
+            "BadRequest",
+            "unexpected end of JSON input",
+        ),
         case("a merge patch that is a list", ("PATCH", POD), MERGE, "[]").is(400, "BadRequest", ""),
         case("a merge patch cut off", ("PATCH", POD), MERGE, "{\"spec\":").is(400, "BadRequest", ""),
         case("a result of another type", ("PATCH", POD), MERGE, r#"{"spec":{"containers":"x"}}"#).is(422, "Invalid", "patch"),
@@ -79,6 +112,11 @@ async fn patches_that_do_not_apply() {
         )
         .is(500, "", "expected a []interface {}, but received a int64"),
         case("a patch of a missing object", ("PATCH", &format!("{PODS}/nobody")), MERGE, "{}").is(
+            404,
+            "NotFound",
+            "pods \"nobody\" not found",
+        ),
+        case("a malformed patch of a missing object", ("PATCH", &format!("{PODS}/nobody")), JSON_PATCH, "{").is(
             404,
             "NotFound",
             "pods \"nobody\" not found",

@@ -32,7 +32,7 @@ use tokio_util::task::TaskTracker;
 use crate::Server;
 use crate::auth::{Authority, ClientCertificate, Peer, User};
 use crate::requests::{ClientAddress, Through};
-use crate::rest::{self, Begun, Body, Upgradable, refusal};
+use crate::rest::{self, Begun, Body, Unchanged, Upgradable, refusal};
 use crate::status::Status;
 
 /// Concurrent streams per HTTP/2 connection, as kube-apiserver. Clients need further connections
@@ -356,14 +356,16 @@ impl Listening {
         {
             let stop = self.stop.clone();
             self.tasks.spawn(async move {
-                let running = async {
-                    match upgrade.await {
-                        Ok(connection) => changed.run(TokioIo::new(connection)).await,
-                        Err(error) => tracing::debug!(%error, "a connection kept its protocol"),
-                    }
-                };
-                stop.run_until_cancelled(running).await;
+                match stop.run_until_cancelled(upgrade).await {
+                    Some(Ok(connection)) => changed.run(TokioIo::new(connection), &stop).await,
+                    Some(Err(error)) => tracing::debug!(%error, "a connection kept its protocol"),
+                    None => {}
+                }
             });
+        }
+        let unchanged = response.extensions().get::<Unchanged>();
+        if unchanged.is_some_and(|answer| !answer.is_endless) {
+            return Ok(response);
         }
         Ok(response.map(|body| body.until(self.stop.clone().cancelled_owned())))
     }

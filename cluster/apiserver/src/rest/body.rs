@@ -73,6 +73,22 @@ impl Body {
         }
     }
 
+    /// Breaks a stream off when `end` completes.
+    pub(crate) fn broken_off(self, end: impl Future<Output = ()> + Send + 'static) -> Self {
+        match self {
+            Self::Whole(bytes) => Self::Whole(bytes),
+            Self::Stream(mut pieces) => {
+                let mut end = Box::pin(end);
+                Self::fallible(futures::stream::poll_fn(move |cx| {
+                    match end.as_mut().poll(cx) {
+                        Poll::Pending => pieces.as_mut().poll_next(cx),
+                        Poll::Ready(()) => Poll::Ready(Some(Err(io::ErrorKind::TimedOut.into()))),
+                    }
+                }))
+            }
+        }
+    }
+
     /// A list: `head`, the objects and the closing brackets. Objects of a `typed` list have no kind
     /// and apiVersion.
     pub(super) fn list(head: String, objects: Vec<Arc<Object>>, typed: bool) -> Self {

@@ -8,6 +8,7 @@
 //! Upstream: `DefaultBuildHandlerChain` in `apiserver/pkg/server/config.go`.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderValue, USER_AGENT, WARNING};
@@ -20,7 +21,7 @@ use super::accept::{Form, Views};
 use super::query::Query;
 use super::{
     Body, Call, MAX_BODY, Server, apply_request, decode, header, indent, options, refusal, streams,
-    text, warnings,
+    text, time_limit, warnings,
 };
 use crate::admission::Origin;
 use crate::auth::{Attributes, Selected, User, Wanted, Warning};
@@ -70,6 +71,24 @@ impl Arrived {
 
     fn is_watch(&self) -> bool {
         self.query.flag("watch").unwrap_or(false)
+    }
+
+    /// The verb and resource, or the path.
+    fn wanted(&self) -> Attributes {
+        Attributes::of_request(
+            &self.parts.method,
+            self.path(),
+            self.is_watch(),
+            Selected {
+                name: self.query.selected("metadata.name"),
+                node: self.query.selected("spec.nodeName"),
+            },
+        )
+    }
+
+    /// The time for the answer, if it is bounded.
+    fn limit(&self) -> Result<Option<Duration>, Status> {
+        time_limit::of(&self.wanted(), self.query.text("timeout"))
     }
 }
 
@@ -228,6 +247,12 @@ impl Server {
 
     /// The layer that finds the user in whose name the request acts.
     async fn identified(self: &Arc<Self>, request: &Arrived, user: &Arc<User>) -> Reply {
+        // Few requests have the parameter, so the verb of the others is no work.
+        if !request.query.text("timeout").is_empty()
+            && let Err(status) = request.limit()
+        {
+            return Reply::refusal(&status);
+        }
         let user = match self.impersonated(user, &request.parts.headers) {
             Ok(user) => user,
             Err(status) => return Reply::refusal(&status),
@@ -253,15 +278,7 @@ impl Server {
         if user.is_master() {
             return None;
         }
-        let wanted = Attributes::of_request(
-            &request.parts.method,
-            request.path(),
-            request.is_watch(),
-            Selected {
-                name: request.query.selected("metadata.name"),
-                node: request.query.selected("spec.nodeName"),
-            },
-        );
+        let wanted = request.wanted();
         let decision = self.decide(user, &wanted);
         if decision.allowed {
             return None;
@@ -283,8 +300,9 @@ impl Server {
     /// The layer that finds the target of the path.
     async fn routed(self: &Arc<Self>, request: &Arrived, user: &Arc<User>) -> Reply {
         if let Some(remote) = self.remote_of(request.path()) {
+            let limit = request.limit().unwrap_or_default();
             let audit_id = audit_id(&request.parts);
-            let answer = remote.answer(&request.parts, &request.body, user, audit_id);
+            let answer = remote.answer(&request.parts, &request.body, user, audit_id, limit);
             // In a box of its own, because few requests need the room for a connection.
             return Reply::answer(Box::pin(answer).await);
         }

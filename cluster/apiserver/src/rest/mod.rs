@@ -66,6 +66,7 @@ mod services;
 mod streams;
 mod subresources;
 mod system;
+mod time_limit;
 mod token_request;
 mod token_tracking;
 mod update;
@@ -79,7 +80,7 @@ pub use layers::ConnectionReset;
 
 pub use address::ServiceRangeError;
 pub(crate) use address::{Addresses, Holdings};
-pub(crate) use aggregation::Aggregated;
+pub(crate) use aggregation::{Aggregated, Unchanged};
 pub use aggregation::aggregate;
 pub use components::Component;
 pub(crate) use components::Components;

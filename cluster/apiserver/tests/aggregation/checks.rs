@@ -63,3 +63,23 @@ async fn requests_for_a_changed_api_service_go_to_its_new_program_at_once() {
         connection = reached => drop(connection.unwrap()),
     }
 }
+
+#[tokio::test]
+async fn the_check_of_a_former_api_service_stops() {
+    let certificate = Certificate::issued();
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let cluster = aggregating(&silent, &certificate).await;
+    let (check, _) = silent.accept().await.unwrap();
+
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let _program = Program::start(listener, certificate.acceptor());
+    let path = format!("{API_SERVICES}/v1.things.example.com");
+    let patch = json!({"spec": {"service": {"port": port}}});
+    cluster.patch(&path, patch).await.unwrap();
+    condition(&cluster, "Passed").await;
+    // Without its end, reading fails, because no more bytes are there.
+    let mut hello = Vec::new();
+    let mut check = check.into_std().unwrap();
+    std::io::Read::read_to_end(&mut check, &mut hello).unwrap();
+}

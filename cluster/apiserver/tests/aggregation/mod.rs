@@ -26,6 +26,7 @@ const VERSION: &str = "/apis/things.example.com/v1";
 const THINGS: &str = "/apis/things.example.com/v1/namespaces/default/things";
 const BROKEN: &str = "/apis/things.example.com/v1/broken";
 const ECHO: &str = "/apis/things.example.com/v1/echo";
+const SILENT: &str = "/apis/things.example.com/v1/silent";
 const DOCUMENT: &str = "/openapi/v3/apis/things.example.com/v1";
 const API_SERVICES: &str = "/apis/apiregistration.k8s.io/v1/apiservices";
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
@@ -52,6 +53,11 @@ async fn ask(
 ) -> Response<steersman_devcluster::rest::Body> {
     let user = User {
         uid: "7".to_owned(),
+        extra: [(
+            "example.com/scopes".to_owned(),
+            vec!["a".to_owned(), "b".to_owned()],
+        )]
+        .into(),
         ..User::new("jane", ["system:masters", "makers"])
     };
     let mut request = Request::builder().method(method).uri(path);
@@ -213,14 +219,18 @@ async fn requests_reach_the_program_with_their_user() {
 
     let given = [
         ("x-remote-user", "root"),
+        ("x-remote-uid", "0"),
+        ("x-remote-group", "system:nodes"),
+        ("x-remote-extra-power", "all"),
+        ("x-remote-color", "blue"),
         ("x-color", "red"),
         ("authorization", "Basic x"),
         ("user-agent", "curl/8"),
     ];
-    let path = format!("{THINGS}?limit=5");
+    let path = format!("{THINGS}?limit=5&b=/%20x&b&a*~=%C3%A9");
     let list = read(ask(&cluster, "GET", &path, &given, "").await).await;
     assert_eq!(list, (200, "{\"kind\":  \"ThingList\"}".to_owned()));
-    let headers = program.headers(&path);
+    let headers = program.headers(&format!("{THINGS}?a%2A~=%C3%A9&b=%2F+x&b=&limit=5"));
     let named = |name: &str| {
         let values = headers.get_all(name).iter();
         values
@@ -233,6 +243,9 @@ async fn requests_reach_the_program_with_their_user() {
         named("x-remote-group"),
         ["system:masters", "makers", "system:authenticated"]
     );
+    assert_eq!(named("x-remote-extra-example.com%2fscopes"), ["a", "b"]);
+    assert_eq!(named("x-remote-extra-power"), [""; 0]);
+    assert_eq!(named("x-remote-color"), ["blue"]);
     assert_eq!(named("x-color"), ["red"]);
     assert_eq!(named("authorization"), [""; 0]);
     assert_eq!(named("host"), [format!("localhost:{port}")]);

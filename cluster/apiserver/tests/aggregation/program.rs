@@ -14,11 +14,11 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 
-use super::{BROKEN, DOCUMENT, ECHO, THINGS, VERSION};
+use super::{BROKEN, DOCUMENT, ECHO, SILENT, THINGS, VERSION};
 
 type Body = UnsyncBoxBody<Bytes, std::io::Error>;
 
@@ -30,6 +30,8 @@ pub(super) struct Program {
     seen: Arc<Mutex<Vec<(String, HeaderMap)>>>,
     /// A watch sends a frame for each permit.
     pub(super) frames: Arc<Semaphore>,
+    /// How the client ended its last connection of another protocol.
+    pub(super) ended: watch::Receiver<Option<std::io::Result<()>>>,
     pub(super) running: JoinHandle<()>,
 }
 
@@ -46,6 +48,8 @@ impl Program {
     ) -> Self {
         let seen = Arc::<Mutex<Vec<_>>>::default();
         let frames = Arc::new(Semaphore::new(0));
+        let (end, ended) = watch::channel(None);
+        let end = Arc::new(end);
         let log = seen.clone();
         let permits = frames.clone();
         let running = tokio::spawn(async move {
@@ -56,14 +60,18 @@ impl Program {
                 };
                 let log = log.clone();
                 let permits = permits.clone();
+                let end = end.clone();
                 let service = service_fn(move |request: Request<Incoming>| {
                     let path = request.uri().to_string();
                     log.lock().push((path, request.headers().clone()));
                     let permits = permits.clone();
+                    let end = end.clone();
                     async move {
                         let is_lacking = request.uri().path() == lacking;
                         Ok::<_, std::io::Error>(if is_lacking {
                             missing()
+                        } else if is_echo(&request) {
+                            echo(request, end)
                         } else {
                             answer(request, permits).await
                         })
@@ -79,6 +87,7 @@ impl Program {
         Self {
             seen,
             frames,
+            ended,
             running,
         }
     }
@@ -141,20 +150,30 @@ async fn answer(request: Request<Incoming>, permits: Arc<Semaphore>) -> Response
             let pieces = futures::stream::iter([piece]).chain(futures::stream::once(failure));
             Response::new(StreamBody::new(pieces).boxed_unsync())
         }
-        ECHO => echo(request),
+        SILENT => std::future::pending().await,
         _ => missing(),
     }
 }
 
+fn is_echo(request: &Request<Incoming>) -> bool {
+    request.uri().path() == ECHO
+}
+
 /// Changes the protocol to one that sends all bytes back, and ends after a full stop.
-fn echo(mut request: Request<Incoming>) -> Response<Body> {
+fn echo(
+    mut request: Request<Incoming>,
+    end: Arc<watch::Sender<Option<std::io::Result<()>>>>,
+) -> Response<Body> {
     let changed = hyper::upgrade::on(&mut request);
     tokio::spawn(async move {
         let mut stream = TokioIo::new(changed.await.unwrap());
+        let mut byte = [0];
         loop {
-            let byte = stream.read_u8().await.unwrap();
-            stream.write_u8(byte).await.unwrap();
-            if byte == b'.' {
+            match stream.read(&mut byte).await {
+                Ok(1) => stream.write_all(&byte).await.unwrap(),
+                ended => break drop(end.send(Some(ended.map(drop)))),
+            }
+            if byte == *b"." {
                 return;
             }
         }

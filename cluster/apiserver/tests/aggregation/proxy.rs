@@ -110,3 +110,61 @@ async fn a_connection_changes_its_protocol_with_the_program() {
         "{refused}"
     );
 }
+
+#[tokio::test]
+async fn an_answer_has_the_time_of_its_request() {
+    let (cluster, _door, program) = open().await;
+    let late = json!({
+        "metadata": {}, "status": "Failure",
+        "message": "Timeout: request did not complete within the allotted timeout",
+        "reason": "Timeout", "details": {}, "code": 504,
+    });
+    let (code, answer) = get(&cluster, &format!("{SILENT}?timeout=50ms")).await;
+    assert_eq!(
+        (code, serde_json::from_str::<Value>(&answer).unwrap()),
+        (504, late)
+    );
+    let answer = ask(&cluster, "GET", &format!("{BROKEN}?timeout=2s"), &[], "").await;
+    let mut frames = BodyStream::new(answer.into_body());
+    assert!(frames.next().await.unwrap().is_ok());
+    assert!(frames.next().await.unwrap().is_err());
+    // A watch has no limit.
+    let path = format!("{THINGS}?watch=1&timeout=50ms");
+    let request = get(&cluster, &path);
+    let events = async {
+        get(&cluster, &format!("{SILENT}?timeout=60ms")).await;
+        program.frames.add_permits(2);
+    };
+    let ((code, events), ()) = tokio::join!(request, events);
+    assert_eq!((code, events.lines().count()), (200, 2));
+}
+
+#[tokio::test]
+async fn streams_end_in_order_when_the_server_stops() {
+    let (_cluster, door, mut program) = open().await;
+    let mut watch = sent(&door, &format!("{THINGS}?watch=1"), "").await;
+    program.frames.add_permits(1);
+    read_until(&mut watch, "{\"number\": 0}\n\r\n").await;
+    let upgrade = "Connection: Upgrade\r\nUpgrade: echo\r\n";
+    let mut echo = sent(&door, ECHO, upgrade).await;
+    read_until(&mut echo, "\r\n\r\n").await;
+    let mut list = sent(&door, BROKEN, "").await;
+    read_until(&mut list, "{\"items\":\r\n").await;
+
+    let mut rest = [String::new(), String::new(), String::new()];
+    let [of_watch, of_echo, of_list] = &mut rest;
+    let ends = async {
+        let ends = tokio::join!(
+            watch.read_to_string(of_watch),
+            echo.read_to_string(of_echo),
+            list.read_to_string(of_list),
+        );
+        (ends.0.is_ok(), ends.1.is_ok())
+    };
+    let ((), ends) = tokio::join!(door.stop(), ends);
+    assert_eq!(ends, (true, true));
+    // A whole answer ends with an empty piece. The list is none.
+    assert_eq!(rest, ["0\r\n\r\n", "", ""]);
+    let ended = program.ended.wait_for(Option::is_some).await.unwrap();
+    assert!(matches!(*ended, Some(Ok(()))), "{ended:?}");
+}

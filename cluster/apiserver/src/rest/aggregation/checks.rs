@@ -9,6 +9,7 @@ use futures::future::{BoxFuture, select_all};
 use futures::stream::FuturesUnordered;
 use serde_json::Value;
 use tokio::time::Instant;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::super::api_services::MANAGED;
 use super::availability::Known;
@@ -30,12 +31,12 @@ const WATCHED: [(&str, &str, &str); 3] = [
 ];
 
 /// The next look at an APIService.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 enum Next {
     /// A change of an object.
     Change,
-    /// The end of the running check.
-    End,
+    /// The end of the running check. The guard stops it when another check takes its place.
+    End(#[expect(dead_code, reason = "its drop has an effect")] DropGuard),
     At(Instant),
 }
 
@@ -58,7 +59,8 @@ struct Checks<'a> {
     server: &'a Server,
     /// By the name of the APIService.
     last: BTreeMap<String, Check>,
-    running: FuturesUnordered<BoxFuture<'a, Ended>>,
+    /// `None` is a check that was stopped.
+    running: FuturesUnordered<BoxFuture<'a, Option<Ended>>>,
 }
 
 /// Checks the programs behind APIServices and proxies requests to them, until dropped.
@@ -89,7 +91,11 @@ pub async fn aggregate(server: Arc<Server>) {
         let waits = changes.iter_mut().map(|change| Box::pin(change.changed()));
         tokio::select! {
             () = next_is_due => {}
-            Some(ended) = checks.running.next() => checks.settle(ended),
+            Some(ended) = checks.running.next() => {
+                if let Some(ended) = ended {
+                    checks.settle(ended);
+                }
+            }
             (changed, ..) = select_all(waits) => if changed.is_err() { return },
         }
     }
@@ -166,18 +172,19 @@ impl Checks<'_> {
             }),
             _ => Arc::new(Remote::of(spec)),
         };
+        let stop = CancellationToken::new();
         let begun = Check {
             about: about.clone(),
-            next: Next::End,
+            next: Next::End(stop.clone().drop_guard()),
             failures,
             condition,
             remote: before,
         };
         let name = name.to_owned();
         let server = self.server;
-        self.running.push(Box::pin(async move {
-            (name, check(server, about, remote, program, failures).await)
-        }));
+        let check = async move { (name, check(server, about, remote, program, failures).await) };
+        self.running
+            .push(Box::pin(stop.run_until_cancelled_owned(check)));
         begun
     }
 
@@ -192,9 +199,9 @@ impl Checks<'_> {
 
     /// The time of the next check.
     fn due(&self) -> Option<Instant> {
-        let times = self.last.values().filter_map(|check| match check.next {
-            Next::At(due) => Some(due),
-            Next::Change | Next::End => None,
+        let times = self.last.values().filter_map(|check| match &check.next {
+            Next::At(due) => Some(*due),
+            Next::Change | Next::End(_) => None,
         });
         times.min()
     }
@@ -203,10 +210,10 @@ impl Checks<'_> {
 impl Check {
     /// Whether its result counts without a new look.
     fn is_valid(&self) -> bool {
-        match self.next {
+        match &self.next {
             Next::Change => false,
-            Next::End => true,
-            Next::At(due) => Instant::now() < due,
+            Next::End(_) => true,
+            Next::At(due) => Instant::now() < *due,
         }
     }
 }

@@ -26,7 +26,7 @@ mod fetch;
 mod proxy;
 
 pub use checks::aggregate;
-pub(super) use proxy::Unchanged;
+pub(crate) use proxy::Unchanged;
 
 /// The APIs of other programs, by group and version.
 #[derive(Debug, Default)]

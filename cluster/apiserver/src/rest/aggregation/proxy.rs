@@ -9,8 +9,9 @@ use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::request::Parts;
 use http::{Request, Response, StatusCode};
 use http_body_util::{BodyDataStream, Full};
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use tokio::time::timeout;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, percent_encode};
+use serde_json::json;
+use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 use super::super::streams::{Begun, Changed, Upgradable};
 use super::super::{Body, text};
@@ -21,13 +22,16 @@ use crate::requests::ClientAddress;
 
 /// Marks the answer of another program, which keeps its layout.
 #[derive(Debug, Clone, Copy)]
-pub(in super::super) struct Unchanged;
+pub(crate) struct Unchanged {
+    /// Whether only the client or the program ends it, as a watch. A client takes the part of another answer
+    /// for the whole if it ends in order.
+    pub(crate) is_endless: bool,
+}
 
 /// The longest wait for a connection, as upstream's for the handshake.
 const OPEN_LIMIT: Duration = Duration::from_secs(10);
-/// The longest wait for the head of an answer, as upstream's for requests that do not run long. The head of a watch
-/// comes at once.
-const HEAD_LIMIT: Duration = Duration::from_secs(60);
+/// The time for the list of resources of a version. Upstream: `aggregatedDiscoveryTimeout`.
+const DISCOVERY_LIMIT: Duration = Duration::from_secs(5);
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
@@ -42,6 +46,15 @@ const OF_CONNECTIONS: [HeaderName; 9] = [
     header::TRAILER,
     header::TRANSFER_ENCODING,
     header::UPGRADE,
+];
+
+/// Headers of answers that decide which pages may read them. That is for the server to say. Upstream:
+/// `removeCORSHeaders` of `apimachinery/pkg/util/proxy`.
+const OF_ORIGINS: [HeaderName; 4] = [
+    header::ACCESS_CONTROL_ALLOW_CREDENTIALS,
+    header::ACCESS_CONTROL_ALLOW_HEADERS,
+    header::ACCESS_CONTROL_ALLOW_METHODS,
+    header::ACCESS_CONTROL_ALLOW_ORIGIN,
 ];
 
 /// Characters that names of headers cannot have, and `%`. Upstream: `headerKeyEscape` of client-go.
@@ -61,14 +74,34 @@ const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'|')
     .remove(b'~');
 
+/// Characters that Go escapes in queries.
+const OF_QUERIES: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~');
+
+/// Characters that Go escapes in paths.
+const OF_PATHS: &AsciiSet = &OF_QUERIES
+    .remove(b'$')
+    .remove(b'&')
+    .remove(b'+')
+    .remove(b',')
+    .remove(b'/')
+    .remove(b':')
+    .remove(b';')
+    .remove(b'=')
+    .remove(b'@');
+
 impl Remote {
-    /// The answer of the program.
+    /// The answer of the program, which has this time for all of it.
     pub(in super::super) async fn answer(
         &self,
         parts: &Parts,
         body: &Bytes,
         user: &User,
         audit_id: HeaderValue,
+        limit: Option<Duration>,
     ) -> Response<Body> {
         let program = match &self.program {
             Some(program) if self.is_available => program,
@@ -86,19 +119,20 @@ impl Remote {
         headers.insert("audit-id", audit_id);
         append_client(&mut headers, parts);
         set(&mut headers, "host", &program.authority());
-        let answered = async {
-            let unreached = |why: String| {
-                // Upstream's dialer of upgrades has no words around its errors.
-                let begin = if is_upgrade {
-                    ""
-                } else {
-                    "error trying to reach service: "
-                };
-                text(503, format!("{begin}{why}\n"))
+        let unreached = |why: String| {
+            // Upstream's dialer of upgrades has no words around its errors.
+            let begin = if is_upgrade {
+                ""
+            } else {
+                "error trying to reach service: "
             };
+            text(503, format!("{begin}{why}\n"))
+        };
+        let answered = async {
             identify(&mut headers, user).map_err(unreached)?;
-            let sent = send(program, parts, headers, body).map_err(unreached);
-            let answer = sent.await?.ok_or_else(late)?;
+            let answer = send(program, parts, headers, body)
+                .map_err(unreached)
+                .await?;
             let answer = if is_upgrade {
                 changed(answer).await
             } else {
@@ -106,15 +140,42 @@ impl Remote {
             };
             answer.map_err(|why| text(503, format!("{why}\n")))
         };
-        let mut answer = answered.await.unwrap_or_else(|refusal| refusal);
-        answer.extensions_mut().insert(Unchanged);
-        answer
+        let is_discovery = parts.uri.path().trim_matches('/').split('/').count() == 3;
+        let is_short = is_discovery && limit.is_some_and(|limit| limit > DISCOVERY_LIMIT);
+        let limit = if is_short {
+            Some(DISCOVERY_LIMIT)
+        } else {
+            limit
+        };
+        let end = limit.map(|limit| Instant::now() + limit);
+        let answered = match end {
+            None => answered.await,
+            Some(end) => timeout_at(end, answered).await.unwrap_or_else(|_| {
+                Err(if is_short {
+                    unreached("context deadline exceeded".to_owned())
+                } else {
+                    late()
+                })
+            }),
+        };
+        let mut answer = answered.unwrap_or_else(|refusal| refusal);
+        let is_endless = end.is_none();
+        answer.extensions_mut().insert(Unchanged { is_endless });
+        match end {
+            None => answer,
+            Some(end) => answer.map(|body| body.broken_off(sleep_until(end))),
+        }
     }
 }
 
+/// The answer after the time of a request. Upstream's timer knows no media types, so the status has no kind, and the type
+/// of a text. Upstream: `baseTimeoutWriter` of `apiserver/pkg/server/filters`.
 fn late() -> Response<Body> {
     let why = "Timeout: request did not complete within the allotted timeout";
-    text(504, why)
+    let status = json!({
+        "metadata": {}, "status": "Failure", "message": why, "reason": "Timeout", "details": {}, "code": 504,
+    });
+    text(504, format!("{status}\n"))
 }
 
 /// Whether the client wants another protocol on its connection. Upstream: `IsUpgradeRequest` of
@@ -130,12 +191,18 @@ fn asks_for_upgrade(parts: &Parts) -> bool {
     parts.extensions.get::<Upgradable>().is_some() && is_named()
 }
 
-/// The headers of the client without its identity, which the server tells itself.
+/// The headers of the client without its identity, which the server tells itself. Other headers with such names
+/// pass, as upstream: programs read these four of the server alone.
 fn without_identity(given: &HeaderMap) -> HeaderMap {
     let is_own = |name: &HeaderName| {
-        *name == header::AUTHORIZATION
-            || name.as_str().starts_with("impersonate-")
-            || name.as_str().starts_with("x-remote-")
+        let name = name.as_str();
+        let told = ["x-remote-", "impersonate-"]
+            .iter()
+            .find_map(|begin| name.strip_prefix(begin));
+        name == header::AUTHORIZATION
+            || told.is_some_and(|told| {
+                matches!(told, "user" | "group" | "uid") || told.starts_with("extra-")
+            })
     };
     let kept = given.iter().filter(|(name, _)| !is_own(name));
     kept.map(|(name, value)| (name.clone(), value.clone()))
@@ -177,8 +244,33 @@ fn forwarded(parts: &Parts, program: &Program) -> HeaderMap {
     }
     set(&mut headers, "x-forwarded-host", &program.authority());
     set(&mut headers, "x-forwarded-proto", "https");
-    set(&mut headers, "x-forwarded-uri", parts.uri.path());
+    set(&mut headers, "x-forwarded-uri", &path(parts));
     headers
+}
+
+/// The path, with escapes where Go needs them.
+fn path(parts: &Parts) -> String {
+    let path: Vec<u8> = percent_decode_str(parts.uri.path()).collect();
+    percent_encode(&path, OF_PATHS).to_string()
+}
+
+/// The query with its question mark, in the order of its keys as Go writes it.
+fn query(parts: &Parts) -> String {
+    let query = parts.uri.query().unwrap_or_default();
+    let mut pairs: Vec<_> = form_urlencoded::parse(query.as_bytes()).collect();
+    pairs.sort_by(|(a, _), (b, _)| a.cmp(b));
+    let escaped = |text: &str| {
+        percent_encode(text.as_bytes(), OF_QUERIES)
+            .to_string()
+            .replace("%20", "+")
+    };
+    let pairs = pairs
+        .iter()
+        .map(|(key, value)| format!("{}={}", escaped(key), escaped(value)));
+    match &*pairs.collect::<Vec<_>>().join("&") {
+        "" => String::new(),
+        pairs => format!("?{pairs}"),
+    }
 }
 
 /// Tells the program the user. A text that no header can have is an error: the program must not decide about a part
@@ -201,7 +293,7 @@ fn identify(headers: &mut HeaderMap, user: &User) -> Result<(), String> {
         add("x-remote-group", group)?;
     }
     for (key, values) in &user.extra {
-        let key = utf8_percent_encode(key, ESCAPED);
+        let key = percent_encode(key.as_bytes(), ESCAPED);
         for value in values {
             add(&format!("x-remote-extra-{key}"), value)?;
         }
@@ -209,24 +301,22 @@ fn identify(headers: &mut HeaderMap, user: &User) -> Result<(), String> {
     Ok(())
 }
 
-/// Sends the request to the program. `None` if the head of the answer is late.
+/// Sends the request to the program.
 async fn send(
     program: &Program,
     parts: &Parts,
     headers: HeaderMap,
     body: &Bytes,
-) -> Result<Option<Response<Received>>, String> {
+) -> Result<Response<Received>, String> {
     let opened = timeout(OPEN_LIMIT, program.open()).await;
     let opened = opened.map_err(|_| "net/http: TLS handshake timeout".to_owned())??;
-    let target = parts.uri.path_and_query();
     let request = Request::builder()
         .method(parts.method.clone())
-        .uri(target.map_or("/", |target| target.as_str()))
+        .uri(path(parts) + &query(parts))
         .body(Full::new(body.clone()));
     let mut request = request.map_err(|why| why.to_string())?;
     *request.headers_mut() = headers;
-    let answer = timeout(HEAD_LIMIT, exchange::send(opened, request)).await;
-    answer.ok().transpose()
+    exchange::send(opened, request).await
 }
 
 /// The answer for the client.
@@ -250,7 +340,7 @@ fn relayed(answer: Response<Received>) -> Result<Response<Body>, String> {
     *response.status_mut() = answered.status;
     *response.headers_mut() = answered.headers;
     let headers = response.headers_mut();
-    for name in OF_CONNECTIONS {
+    for name in OF_CONNECTIONS.into_iter().chain(OF_ORIGINS) {
         headers.remove(name);
     }
     headers

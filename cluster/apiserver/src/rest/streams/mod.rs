@@ -23,6 +23,7 @@ use ring::digest;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc::{Receiver, UnboundedSender, channel, unbounded_channel};
 use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
 
 use crate::status::Status;
 
@@ -283,24 +284,42 @@ impl Work {
 }
 
 impl Changed {
-    /// Uses an upgraded connection until one side ends it.
-    pub(crate) async fn run(self, io: impl AsyncRead + AsyncWrite + Send + Unpin) {
+    /// Uses an upgraded connection until one side ends it, or the server stops.
+    pub(crate) async fn run(
+        self,
+        io: impl AsyncRead + AsyncWrite + Send + Unpin,
+        stop: &CancellationToken,
+    ) {
         match self {
-            Self::Session(session) => session.run(io).await,
-            Self::Piped(program) => pipe(io, TokioIo::new(program)).await,
+            Self::Session(session) => {
+                stop.run_until_cancelled(session.run(io)).await;
+            }
+            Self::Piped(program) => pipe(io, TokioIo::new(program), stop).await,
         }
     }
 }
 
-/// Copies in both directions until one side ends. Upstream: `UpgradeAwareHandler.tryUpgrade`.
-async fn pipe(client: impl AsyncRead + AsyncWrite, program: impl AsyncRead + AsyncWrite) {
+/// Copies in both directions until one side ends, or the server stops. Upstream:
+/// `UpgradeAwareHandler.tryUpgrade`.
+async fn pipe(
+    client: impl AsyncRead + AsyncWrite,
+    program: impl AsyncRead + AsyncWrite,
+    stop: &CancellationToken,
+) {
     let (mut from_client, mut to_client) = tokio::io::split(client);
     let (mut from_program, mut to_program) = tokio::io::split(program);
     let copied = tokio::select! {
         copied = tokio::io::copy(&mut from_client, &mut to_program) => copied,
         copied = tokio::io::copy(&mut from_program, &mut to_client) => copied,
+        () = stop.cancelled() => Ok(0),
     };
-    if let Err(error) = copied.and(to_client.shutdown().await) {
+    // Without it, TLS tells both sides that an attacker may have cut the stream. A side that reads nothing would
+    // hold the server up.
+    let closed = timeout(CLOSE_LIMIT, async {
+        tokio::join!(to_client.shutdown(), to_program.shutdown())
+    });
+    let (client, program) = closed.await.unwrap_or((Ok(()), Ok(())));
+    if let Err(error) = copied.and(client).and(program) {
         tracing::debug!(%error, "a connection to another program failed");
     }
 }

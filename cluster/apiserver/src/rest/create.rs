@@ -44,6 +44,7 @@ impl Server {
             let shown = self.show_value(call, &resource.kind, review)?;
             return Ok(Answer::value(201, shown));
         }
+        metadata::wipe(&mut object);
         self.check_author(call.user, target, None, &object)?;
         warnings.extend(owners::dedup(&mut object, owners::SENT));
         let tracking = Tracking::Update(&author);
@@ -179,7 +180,7 @@ impl Server {
                 Some(why) => Status::internal(why),
                 None => Status::not_found(namespaces.resource.named(), &target.namespace),
             }),
-            Some(namespace) if namespace.deleting => Err(Status::namespace_terminating(
+            Some(namespace) if is_terminating(&namespace) => Err(Status::namespace_terminating(
                 target.resource().named(),
                 name,
                 &target.namespace,
@@ -270,6 +271,11 @@ impl Server {
         self.permit(target, object)?;
         Ok(reserved)
     }
+}
+
+/// The phase decides: a namespace can be created with the time of a deletion, and stay active.
+fn is_terminating(namespace: &Object) -> bool {
+    namespace.deleting && namespace.to_value()["status"]["phase"] == "Terminating"
 }
 
 /// Removes a status that only the subresource can set, and returns it. Kubelets register nodes with

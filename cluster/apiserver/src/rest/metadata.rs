@@ -36,13 +36,7 @@ pub(super) fn time(at: Timestamp) -> Value {
 /// Sets UID, creation time and generation of a new object.
 pub(super) fn begin(resource: &Resource, object: &mut Value, uid: String, now: Timestamp) {
     let metadata = of(object);
-    for field in [
-        "deletionTimestamp",
-        "deletionGracePeriodSeconds",
-        "resourceVersion",
-    ] {
-        metadata.remove(field);
-    }
+    metadata.remove("resourceVersion");
     metadata.insert("uid".to_owned(), Value::from(uid));
     metadata.insert("creationTimestamp".to_owned(), time(now));
     let starts = !matches!(
@@ -51,6 +45,22 @@ pub(super) fn begin(resource: &Resource, object: &mut Value, uid: String, now: T
     );
     if starts {
         metadata.insert("generation".to_owned(), Value::from(1));
+    }
+}
+
+/// Removes the metadata of an earlier life from an object to create. Upstream calls it for a POST only, so an apply or
+/// a PUT can create an object that is terminating: `WipeObjectMetaSystemFields` of
+/// `apiserver/pkg/registry/rest`.
+pub(super) fn wipe(object: &mut Value) {
+    let metadata = of(object);
+    for field in [
+        "creationTimestamp",
+        "uid",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "selfLink",
+    ] {
+        metadata.remove(field);
     }
 }
 

@@ -80,8 +80,8 @@ pub use layers::ConnectionReset;
 
 pub use address::ServiceRangeError;
 pub(crate) use address::{Addresses, Holdings};
-pub(crate) use aggregation::{Aggregated, Unchanged};
 pub use aggregation::aggregate;
+pub(crate) use aggregation::{Aggregated, Unchanged};
 pub use components::Component;
 pub(crate) use components::Components;
 pub(crate) use definitions::Definitions;
@@ -258,6 +258,9 @@ impl Server {
         if !matches!(verb, Verb::Update) {
             usable(&call.target.name)?;
         }
+        if !matches!(verb, Verb::Create | Verb::Update) {
+            storable(call.target, call.query.selected("metadata.name"))?;
+        }
         // Writes have boxes of their own, because reads and watches need less room.
         match verb {
             Verb::Get => self.get(call).await,
@@ -336,6 +339,33 @@ fn usable(name: &str) -> Result<(), Status> {
             why.join(";")
         ))),
     }
+}
+
+/// 500 for a namespace that no key of the storage can have, with the key of the object that a path names or a field selector
+/// wants. Upstream: `PrepareKey` of `apiserver/pkg/storage`.
+fn storable(target: &Target, selected: Option<&str>) -> Result<(), Status> {
+    let namespace = &*target.namespace;
+    if !matches!(namespace, "." | "..") {
+        return Ok(());
+    }
+    let resource = target.resource();
+    let plural = &*resource.plural;
+    // Upstream: `SpecialDefaultResourcePrefixes` of `pkg/kubeapiserver`.
+    let folder = match &*resource.kind {
+        _ if resource.custom.is_some() => format!("{}/{plural}", resource.group),
+        "ReplicationController" => "controllers".to_owned(),
+        "Endpoints" => "services/endpoints".to_owned(),
+        "Service" => "services/specs".to_owned(),
+        "Ingress" => "ingress".to_owned(),
+        _ => plural.to_owned(),
+    };
+    let name = match &*target.name {
+        "" => selected.unwrap_or_default(),
+        name => name,
+    };
+    let slash = if name.is_empty() { "" } else { "/" };
+    let key = format!("/{folder}/{namespace}{slash}{name}");
+    Err(Status::unclassified(format!("invalid key: {key:?}")))
 }
 
 fn to_yaml(json: &[u8]) -> Option<String> {

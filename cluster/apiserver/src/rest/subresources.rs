@@ -10,7 +10,7 @@ use super::decode::Strictness;
 use super::managers::Tracking;
 use super::patching::Patch;
 use super::update::{NewState, Writing, check_name};
-use super::{Answer, Call, Server, apply_request, decode, metadata, scale};
+use super::{Answer, Call, Server, apply_request, decode, metadata, scale, storable};
 use crate::defaults;
 use crate::kinds::Subresource;
 use crate::route::{Target, Verb};
@@ -44,6 +44,7 @@ impl Server {
 
     /// The stored object of a target, or 404.
     pub(super) fn existing(&self, target: &Target) -> Result<Arc<Object>, Status> {
+        storable(target, None)?;
         let found = target.entry.store.get(&target.key());
         found.ok_or_else(|| Status::not_found(target.resource().named(), &target.name))
     }

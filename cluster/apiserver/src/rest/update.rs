@@ -18,7 +18,7 @@ use super::devices::date_taints;
 use super::managers::{self, Tracking};
 use super::patching::Patch;
 use super::query::invalid_options;
-use super::{Answer, Call, Server, certificates, decode, metadata, owners, usable};
+use super::{Answer, Call, Server, certificates, decode, metadata, owners, storable, usable};
 use crate::admission::{Operation, Origin, Request};
 use crate::depth;
 use crate::fielderror::{FieldError, Problem};
@@ -81,6 +81,7 @@ impl Server {
         check_name(target, &object)?;
         place(target, &mut object)?;
         usable(&target.name)?;
+        storable(target, None)?;
         warnings.extend(owners::dedup(&mut object, owners::SENT));
         if target.entry.store.get(&target.key()).is_none()
             && resource.create_on_update

@@ -458,3 +458,79 @@ async fn the_number_of_field_errors_is_limited() {
         );
     }
 }
+
+/// The folders of upstream's storage are in the errors.
+#[tokio::test]
+async fn namespaces_that_no_key_can_have() {
+    let cluster = cluster().await;
+    let at = |rest: &str| format!("/api/v1/namespaces/../{rest}");
+    let name = json!({"metadata": {"name": "x"}}).to_string();
+    // (method, path, body, key)
+    let requests = [
+        ("GET", at("configmaps"), "", "/configmaps/.."),
+        ("GET", at("configmaps?watch=1"), "", "/configmaps/.."),
+        (
+            "GET",
+            at("configmaps?fieldSelector=metadata.name=a"),
+            "",
+            "/configmaps/../a",
+        ),
+        ("GET", at("configmaps/x"), "", "/configmaps/../x"),
+        ("GET", at("pods/x/log"), "", "/pods/../x"),
+        ("GET", at("services/x"), "", "/services/specs/../x"),
+        ("GET", at("endpoints/x"), "", "/services/endpoints/../x"),
+        (
+            "GET",
+            at("replicationcontrollers/x/scale"),
+            "",
+            "/controllers/../x",
+        ),
+        ("DELETE", at("configmaps"), "", "/configmaps/.."),
+        ("DELETE", at("configmaps/x"), "", "/configmaps/../x"),
+        ("PATCH", at("configmaps/x"), "{}", "/configmaps/../x"),
+        ("PUT", at("configmaps/x"), &*name, "/configmaps/../x"),
+        (
+            "GET",
+            "/api/v1/namespaces/./configmaps/x".to_owned(),
+            "",
+            "/configmaps/./x",
+        ),
+        (
+            "GET",
+            "/api/v1/namespaces/%2e%2e/secrets/x".to_owned(),
+            "",
+            "/secrets/../x",
+        ),
+        (
+            "GET",
+            "/apis/networking.k8s.io/v1/namespaces/../ingresses".to_owned(),
+            "",
+            "/ingress/..",
+        ),
+        (
+            "GET",
+            WIDGETS.replace("default", "..") + "/x",
+            "",
+            "/test.dev/widgets/../x",
+        ),
+    ];
+    let (doors, _open) = both_doors(&cluster).await;
+    for (door, client) in &doors {
+        for (method, path, body, key) in &requests {
+            let content_type = if *method == "PATCH" { MERGE } else { JSON };
+            let asked = ask(client, method, path, content_type, body.as_bytes()).await;
+            let message = format!("invalid key: {key:?}");
+            assert_eq!(
+                (asked.code, asked.body["message"].as_str()),
+                (500, Some(&*message)),
+                "{door}: {method} {path}"
+            );
+        }
+        let posted = ask(client, "POST", &at("configmaps"), JSON, name.as_bytes()).await;
+        assert_eq!(
+            posted.body["message"],
+            "Internal error occurred: invalid resource name \"..\": [may not be '..']",
+            "{door}"
+        );
+    }
+}

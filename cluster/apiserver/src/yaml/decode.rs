@@ -30,6 +30,8 @@ const TOO_MANY_ALIASES: &str = "yaml: document contains excessive aliasing";
 pub(super) struct Decoder {
     /// The errors of Go's strict parser about equal keys.
     pub(super) repeated: Vec<String>,
+    /// The error about a key that JSON cannot have. Go finds it when the whole document is read.
+    pub(super) unsupported: Option<String>,
     nodes: usize,
     nodes_by_alias: usize,
     alias_depth: usize,
@@ -118,13 +120,25 @@ impl Decoder {
                 continue;
             }
             self.count()?;
+            let key = self.key(key)?;
+            let line = value.line;
+            let value = self.value(value)?;
             let Key {
                 text,
                 shown,
                 is_float,
-            } = self.key(key)?;
-            let line = value.line;
-            let value = self.value(value)?;
+            } = match key {
+                Ok(key) => key,
+                Err(unsupported) => {
+                    let value = match value {
+                        Value::Null => "<nil>".to_owned(),
+                        value => go_syntax(&value),
+                    };
+                    let why = format!("{unsupported}, value: {value}");
+                    self.unsupported.get_or_insert(why);
+                    continue;
+                }
+            };
             let is_new = mapping.keys.insert((shown.clone(), is_float));
             // In Go, no two of these floats are equal.
             if !is_new && shown != NAN {
@@ -158,16 +172,17 @@ impl Decoder {
         }
     }
 
-    fn key(&mut self, node: &Node) -> Result<Key, String> {
+    /// A key, or the start of the error about one that JSON cannot have.
+    fn key(&mut self, node: &Node) -> Result<Result<Key, String>, String> {
         let key = match &node.content {
             Content::Alias(node) => return self.by_alias(|decoder| decoder.key(node)),
             Content::Scalar { .. } => self.scalar(node)?,
             Content::List(_) | Content::Mapping(_) => {
                 let value = self.value(node)?;
-                return Err(format!("yaml: invalid map key: {value}"));
+                return Err(format!("yaml: invalid map key: {}", go_syntax(&value)));
             }
         };
-        match key {
+        Ok(match key {
             Scalar::Text(text) => {
                 let shown = format!("{text:?}");
                 Ok(Key {
@@ -179,9 +194,34 @@ impl Decoder {
             Scalar::Bool(value) => Ok(Key::of(&value)),
             Scalar::Int(value) => Ok(Key::of(&value)),
             Scalar::Float(value) => Ok(float_key(value)),
-            Scalar::Null => Err("unsupported map key of type: %!s(<nil>)".to_owned()),
-            Scalar::Unsigned(_) => Err("unsupported map key of type: uint64".to_owned()),
+            Scalar::Null => Err("%!s(<nil>), key: <nil>".to_owned()),
+            Scalar::Unsigned(value) => Err(format!("uint64, key: {value:#x}")),
         }
+        .map_err(|key| format!("unsupported map key of type: {key}")))
+    }
+}
+
+/// A value as Go's `%#v` prints it.
+fn go_syntax(value: &Value) -> String {
+    let list = |parts: Vec<String>| parts.join(", ");
+    match value {
+        Value::Null => "interface {}(nil)".to_owned(),
+        Value::Array(items) => {
+            let items = items.iter().map(go_syntax).collect();
+            format!("[]interface {{}}{{{}}}", list(items))
+        }
+        Value::Object(fields) => {
+            let mut pairs: Vec<_> = fields.iter().collect();
+            pairs.sort_by_key(|(key, _)| *key);
+            let pairs = pairs
+                .into_iter()
+                .map(|(key, value)| format!("{key:?}:{}", go_syntax(value)));
+            format!(
+                "map[interface {{}}]interface {{}}{{{}}}",
+                list(pairs.collect())
+            )
+        }
+        other => other.to_string(),
     }
 }
 

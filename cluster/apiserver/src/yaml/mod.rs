@@ -4,6 +4,7 @@ mod decode;
 mod nodes;
 mod resolve;
 mod text;
+mod words;
 
 use serde_json::Value;
 
@@ -22,6 +23,9 @@ pub(crate) fn parse(body: &[u8]) -> Result<(Value, Option<String>), String> {
     };
     let mut decoder = Decoder::default();
     let value = decoder.value(&document)?;
+    if let Some(why) = decoder.unsupported {
+        return Err(why);
+    }
     let repeated = decoder.repeated;
     let errors = (!repeated.is_empty()).then(|| format!("{ERRORS}\n  {}", repeated.join("\n  ")));
     Ok((value, errors))

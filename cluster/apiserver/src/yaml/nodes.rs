@@ -9,6 +9,7 @@ use std::rc::Rc;
 
 use granit_parser::{ErrorKind, Event, Parser, ScalarStyle, ScanError, Span, StrInput, options};
 
+use super::words::{self, Open};
 use crate::depth::MAX_LEVELS;
 
 /// How far each try moves a continuation line to the right.
@@ -70,6 +71,10 @@ fn read_at_most(mut bytes: usize, text: &str) -> Result<Option<Rc<Node>>, String
         bytes = bytes.checked_sub(text.len()).ok_or(TOO_SHALLOW)?;
         let line = match Reader::new(&text).document() {
             Err(Problem::Shallow(line)) => line,
+            Err(Problem::Tab(line)) => {
+                text = Cow::Owned(untabbed(&text, line));
+                continue;
+            }
             Err(Problem::Indicator(start)) => return Err(indicator(&text, start)),
             Err(Problem::Other(why)) => return Err(why),
             Ok(document) => return Ok(document),
@@ -88,7 +93,13 @@ fn indicator(text: &str, line: usize) -> String {
         .skip(line)
         .take_while(|line| !is_indicator(line));
     let found = line + lines.count() + 1;
-    format!("yaml: line {found}: found unexpected document indicator")
+    let is_end = found > text.lines().count();
+    let why = if is_end {
+        "found unexpected end of stream"
+    } else {
+        "found unexpected document indicator"
+    };
+    format!("yaml: line {found}: {why}")
 }
 
 /// Whether a document starts or ends with the line. No quoted scalar holds such a line.
@@ -123,7 +134,29 @@ fn deepened(text: &str, first: usize) -> Option<String> {
     is_moved.then_some(deeper)
 }
 
+/// `text` with spaces in place of the tabs that begin the line with this number and lines behind it. Go allows them inside
+/// of quoted scalars and flow collections, and they are no part of the value.
+fn untabbed(text: &str, first: usize) -> String {
+    let mut lines = text.split_inclusive('\n');
+    let mut untabbed: String = lines.by_ref().take(first - 1).collect();
+    let mut is_block = true;
+    for line in lines {
+        let rest = line.trim_start_matches([' ', '\t']);
+        let begin = &line[..line.len() - rest.len()];
+        is_block &= begin.contains('\t');
+        if is_block {
+            untabbed += &begin.replace('\t', " ");
+            untabbed += rest;
+        } else {
+            untabbed += line;
+        }
+    }
+    untabbed
+}
+
 enum Problem {
+    /// The line begins with a tab, inside of a quoted scalar or a flow collection.
+    Tab(usize),
     /// A document indicator is in the quoted scalar that starts in this line.
     Indicator(usize),
     /// The line continues a quoted scalar with less indentation than YAML 1.2 wants.
@@ -131,8 +164,8 @@ enum Problem {
     Other(String),
 }
 
-impl From<ScanError> for Problem {
-    fn from(error: ScanError) -> Self {
+impl Problem {
+    fn of(error: &ScanError, text: &str, open: Option<Open>) -> Self {
         let line = error.marker().line();
         if matches!(error.kind(), ErrorKind::InvalidQuotedScalarIndent) {
             return Self::Shallow(line);
@@ -140,23 +173,18 @@ impl From<ScanError> for Problem {
         if matches!(error.kind(), ErrorKind::DocumentIndicatorInQuotedScalar) {
             return Self::Indicator(line);
         }
+        let before = error.marker().byte_offset();
+        let before = before.and_then(|end| text.get(..end)).unwrap_or_default();
+        let is_in_flow = || words::innermost(before).is_some();
+        if matches!(error.kind(), ErrorKind::TabInIndentation)
+            || matches!(error.kind(), ErrorKind::TabInBlockIndentation) && is_in_flow()
+        {
+            return Self::Tab(line);
+        }
         if matches!(error.kind(), ErrorKind::RecursionLimitExceeded) {
             return Self::too_deep();
         }
-        // Go leaves out what the parser was at, and the first line. It counts from zero for its parser,
-        // and from one for its scanner.
-        let why = error.info();
-        let of_parser = why
-            .strip_prefix("while parsing ")
-            .and_then(|why| why.split_once(", "));
-        let (why, shown) = match of_parser {
-            Some((_, why)) => (why, line - 1),
-            None => (why.as_str(), line),
-        };
-        Self::Other(match line {
-            1 => format!("yaml: {why}"),
-            _ => format!("yaml: line {shown}: {why}"),
-        })
+        Self::Other(words::of(error, text, open))
     }
 }
 
@@ -171,7 +199,7 @@ struct Reader<'t> {
     events: Parser<'t, StrInput<'t>>,
     anchors: HashMap<usize, Rc<Node>>,
     /// The lists and mappings that are open.
-    levels: usize,
+    open: Vec<Open>,
 }
 
 impl<'t> Reader<'t> {
@@ -182,7 +210,7 @@ impl<'t> Reader<'t> {
             text,
             events: Parser::new_from_str_with_options(text, options),
             anchors: HashMap::new(),
-            levels: 0,
+            open: Vec::new(),
         }
     }
 
@@ -206,7 +234,8 @@ impl<'t> Reader<'t> {
             let start = granit_parser::Marker::new(0, 1, 0);
             Ok((Event::StreamEnd, Span::new(start, start)))
         });
-        Ok(event?)
+        let open = self.open.last().copied();
+        event.map_err(|error| Problem::of(&error, self.text, open))
     }
 
     fn node(&mut self, (event, span): (Event<'t>, Span)) -> Result<Rc<Node>, Problem> {
@@ -219,9 +248,13 @@ impl<'t> Reader<'t> {
                 };
                 (content, anchor)
             }
-            Event::SequenceStart(_, anchor, _) => (Content::List(self.below(Self::items)?), anchor),
+            Event::SequenceStart(_, anchor, _) => {
+                let open = Open::starting(self.rest(&span), true);
+                (Content::List(self.below(open, Self::items)?), anchor)
+            }
             Event::MappingStart(_, anchor, _) => {
-                (Content::Mapping(self.below(Self::pairs)?), anchor)
+                let open = Open::starting(self.rest(&span), false);
+                (Content::Mapping(self.below(open, Self::pairs)?), anchor)
             }
             Event::Alias(anchor) => {
                 let node = self.anchors.get(&anchor).ok_or_else(|| {
@@ -257,14 +290,26 @@ impl<'t> Reader<'t> {
     }
 
     /// The parts of a list or of a mapping. The bound comes before the parts are read, since each level takes stack.
-    fn below<T>(&mut self, read: fn(&mut Self) -> Result<T, Problem>) -> Result<T, Problem> {
-        self.levels += 1;
-        if self.levels > MAX_LEVELS {
+    fn below<T>(
+        &mut self,
+        open: Open,
+        read: fn(&mut Self) -> Result<T, Problem>,
+    ) -> Result<T, Problem> {
+        self.open.push(open);
+        if self.open.len() > MAX_LEVELS {
             return Err(Problem::too_deep());
         }
         let parts = read(self)?;
-        self.levels -= 1;
+        self.open.pop();
         Ok(parts)
+    }
+
+    /// The text from the start of a part.
+    fn rest(&self, span: &Span) -> &'t str {
+        let start = span.start.byte_offset();
+        start
+            .and_then(|start| self.text.get(start..))
+            .unwrap_or_default()
     }
 
     fn items(&mut self) -> Result<Vec<Rc<Node>>, Problem> {

@@ -43,6 +43,7 @@ pub mod status;
 pub mod store;
 pub mod tables;
 pub mod validate;
+pub mod yaml;
 
 mod admission;
 mod apimachinery;
@@ -58,7 +59,6 @@ mod managed_fields;
 mod metrics;
 mod openapi;
 mod random;
-mod yaml;
 
 pub use admission::Admission;
 pub use compaction::{COMPACTION_INTERVAL, compact_revisions};

@@ -3,12 +3,14 @@
 mod decode;
 mod nodes;
 mod resolve;
+mod stream;
 mod text;
 mod words;
 
 use serde_json::Value;
 
 use decode::Decoder;
+pub use stream::documents;
 
 /// Begins the error of Go's strict parser, before one line for each equal key.
 const ERRORS: &str = "yaml: unmarshal errors:";

@@ -8,6 +8,7 @@ use std::process::Command;
 use http::Method;
 use serde_json::Value;
 use steersman_apiserver::status::Status;
+use steersman_apiserver::yaml;
 
 use super::DevCluster;
 
@@ -32,12 +33,12 @@ pub enum ManifestError {
         #[source]
         source: std::io::Error,
     },
-    /// Invalid YAML; the message has line and column.
+    /// Invalid YAML; the message has the line.
     #[error("{}: not valid YAML: {message}", file.display())]
     Syntax {
         /// The file.
         file: PathBuf,
-        /// The error and its place.
+        /// The error and its line.
         message: String,
     },
     /// The file is readable but has no objects.
@@ -219,12 +220,10 @@ fn read_file(file: &Path) -> Result<Vec<Manifest>, ManifestError> {
 
 /// Reads all objects of a text, as [`read`] does. `file` is the name in errors.
 pub fn parse(file: &Path, text: &str) -> Result<Vec<Manifest>, ManifestError> {
-    // The snippet of the parser shows a place in an unnamed file, so it is dropped.
-    let documents: Vec<Value> =
-        serde_saphyr::from_multiple(text).map_err(|error| ManifestError::Syntax {
-            file: file.to_owned(),
-            message: error.without_snippet().to_string(),
-        })?;
+    let documents = yaml::documents(text).map_err(|why| ManifestError::Syntax {
+        file: file.to_owned(),
+        message: why.trim_start_matches("yaml: ").to_owned(),
+    })?;
     let mut manifests = Vec::new();
     let mut errors = Vec::new();
     for (index, document) in documents.into_iter().enumerate() {
@@ -453,7 +452,7 @@ mod tests {
             .to_string();
         assert_eq!(
             syntax,
-            "f.yaml: not valid YAML: mismatched bracket '[' closed by '}' at line 1, column 4"
+            "f.yaml: not valid YAML: line 1: did not find expected node content"
         );
         let missing = parse(Path::new("f.yaml"), "apiVersion: v1\nkind: Pod\n")
             .unwrap_err()

@@ -4,7 +4,7 @@
 
 use serde_json::{Map, Value};
 
-use super::duplicates;
+use super::{duplicates, json_words};
 use crate::schema;
 use crate::status::Status;
 use crate::yaml;
@@ -42,11 +42,8 @@ pub(super) fn read(
         "application/json" | "" | "*/*" => duplicates::parse(&String::from_utf8_lossy(body))
             .map(|(value, paths)| (value, paths.iter().map(duplicate_field).collect()))
             .map_err(|error| {
-                if error.is_eof() {
-                    unrecognized(&format!("{NO_KIND}unexpected end of JSON input"))
-                } else {
-                    unrecognized(&format!("{NO_KIND}{error}"))
-                }
+                let why = json_words::why(body).unwrap_or_else(|| error.to_string());
+                unrecognized(&format!("{NO_KIND}{why}"))
             })?,
         "application/yaml" => {
             let (value, duplicates) = yaml::parse(body).map_err(|error| unrecognized(&error))?;

@@ -48,6 +48,7 @@ mod duplicates;
 mod eviction;
 mod health;
 mod indent;
+mod json_words;
 mod layers;
 mod load;
 mod logs;

@@ -5,7 +5,7 @@
 use serde_json::{Value, json};
 
 use super::decode::{Strictness, duplicate_field, unknown_field};
-use super::{decode, duplicates};
+use super::{decode, duplicates, json_words};
 use crate::fielderror::{FieldError, Problem};
 use crate::kinds::Resource;
 use crate::patch::{self, PatchError};
@@ -96,11 +96,7 @@ impl Patch {
         let (patch, duplicates) = match duplicates::parse(&text) {
             Ok((value, duplicates)) => (kind.decode(value, strictness), duplicates),
             Err(error) => {
-                let why = if error.is_eof() {
-                    "unexpected end of JSON input".to_owned()
-                } else {
-                    error.to_string()
-                };
+                let why = json_words::why(body).unwrap_or_else(|| error.to_string());
                 (Err(kind.refusal(&why, strictness)), Vec::new())
             }
         };

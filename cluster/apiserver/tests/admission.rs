@@ -269,11 +269,32 @@ async fn limits_complete_and_refuse_pods_and_claims() {
     assert_eq!(
         refused(
             cluster
-                .create(object("v1", "PersistentVolumeClaim", "c", spec))
+                .create(object("v1", "PersistentVolumeClaim", "c", spec.clone()))
                 .await
         ),
         (403, why.to_owned())
     );
+
+    // The limit came after this claim.
+    let limits = cluster.path("limitranges", "default", "l");
+    let range = cluster.get(&limits).await.unwrap();
+    cluster.delete(&limits).await.unwrap();
+    let mut claim = object("v1", "PersistentVolumeClaim", "c", spec);
+    claim["metadata"]["finalizers"] = json!(["example.com/f"]);
+    cluster.create(claim).await.unwrap();
+    let spec = range["spec"].clone();
+    cluster
+        .create(object("v1", "LimitRange", "l", json!({"spec": spec})))
+        .await
+        .unwrap();
+    let path = cluster.path("persistentvolumeclaims", "default", "c");
+    let labelled = || json!({"metadata": {"labels": {"a": "b"}}});
+    assert_eq!(
+        refused(cluster.patch(&path, labelled()).await),
+        (403, why.to_owned())
+    );
+    cluster.delete(&path).await.unwrap();
+    assert!(cluster.patch(&path, labelled()).await.is_ok());
 }
 
 #[tokio::test(start_paused = true)]

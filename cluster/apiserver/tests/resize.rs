@@ -8,7 +8,13 @@ use crate::support::clock;
 
 /// A cluster with Linux and Windows nodes, and a pod with these fields on each of `nodes`, called as the node.
 async fn with_pods(nodes: &[&str], fields: Value) -> DevCluster {
-    let cluster = DevCluster::new(clock());
+    with_pods_of("1.36", nodes, fields).await
+}
+
+/// The same in a cluster of this release.
+async fn with_pods_of(version: &str, nodes: &[&str], fields: Value) -> DevCluster {
+    let cluster = DevCluster::builder().clock(clock());
+    let cluster = cluster.kubernetes_version(version).start().await.unwrap();
     for (name, system) in [("linux", "linux"), ("windows", "windows")] {
         let node = json!({
             "apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {"kubernetes.io/os": system}},
@@ -133,4 +139,131 @@ async fn limits_apply_to_resizes() {
     let why =
         "Pod \"linux\" is invalid: spec: Forbidden: only cpu and memory resources are mutable";
     assert_eq!((code, message.as_str()), (422, why));
+}
+
+#[tokio::test(start_paused = true)]
+async fn before_1_36_nodes_have_no_say_in_the_admission_of_resizes() {
+    for version in ["1.34", "1.35"] {
+        let cluster = with_pods_of(version, &["linux", "windows", "gone"], json!({})).await;
+        for pod in ["linux", "windows", "gone"] {
+            let large = containers(json!({"cpu": "2500m"}));
+            assert_eq!(refusal(&cluster, pod, large).await, None, "{version} {pod}");
+        }
+    }
+}
+
+/// The texts are those of the sources of 1.34, 1.35 and 1.36.
+#[tokio::test(start_paused = true)]
+async fn whole_pods_and_init_containers_are_resized_since_1_36() {
+    let whole = "resize of pods with pod-level resources is forbidden when \
+                 InPlacePodLevelResourcesVerticalScalingEnabled feature gate is disabled";
+    let inits = "spec: Forbidden: resources for non-sidecar init containers are immutable";
+    // (version, refusals of pods with resources of their own and of init containers)
+    let cases = [
+        (
+            "1.34",
+            [
+                Some(": Forbidden: pods with pod-level resources cannot be resized"),
+                Some(inits),
+            ],
+        ),
+        (
+            "1.35",
+            [Some(&*format!(": Forbidden: {whole}")), Some(inits)],
+        ),
+        ("1.36", [None, None]),
+    ];
+    let init = json!({"name": "i", "image": "i", "resources": {"requests": {"cpu": "100m"}}});
+    let requests = json!({"cpu": "1", "memory": "128Mi"});
+    let fields = [
+        json!({"resources": {"requests": requests}}),
+        json!({"initContainers": [init]}),
+    ];
+    let changes = [
+        json!({"resources": {"requests": {"cpu": "1500m"}}}),
+        json!({"initContainers": [{"name": "i", "resources": {"requests": {"cpu": "200m"}}}]}),
+    ];
+    let features = [
+        "InPlacePodLevelResourcesVerticalScaling",
+        "InPlacePodVerticalScalingInitContainers",
+    ];
+    for (version, expected) in cases {
+        for ((fields, change), expected) in fields.iter().zip(&changes).zip(expected) {
+            let cluster = with_pods_of(version, &["linux"], fields.clone()).await;
+            let declared = json!({"status": {"declaredFeatures": features}});
+            cluster
+                .patch("/api/v1/nodes/linux/status", declared)
+                .await
+                .unwrap();
+            let expected = expected.map(|why| (422, format!("Pod \"linux\" is invalid: {why}")));
+            let found = refusal(&cluster, "linux", change.clone()).await;
+            let found = found.map(|(code, message, _)| (code, message));
+            assert_eq!(found, expected, "{version} {change}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nodes_must_declare_features_for_other_changes_too() {
+    let init = json!({"name": "i", "image": "i", "resources": {"requests": {"cpu": "500m"}}});
+    let fields = json!({"initContainers": [init], "resources": {"requests": {"cpu": "1"}}});
+    let cluster = with_pods(&["linux"], fields).await;
+    let path = cluster.path("pods", "default", "linux");
+    let mut pod = cluster.get(&path).await.unwrap();
+    // An equal amount in another form counts as a change of the init container, if anything else changes.
+    pod["spec"]["initContainers"][0]["resources"]["requests"]["cpu"] = "0.5".into();
+    let put = async |pod: &Value| {
+        let answer = cluster.call(Method::PUT, &path, "application/json", pod.to_string());
+        answer
+            .await
+            .map_err(|refused| (refused.code, refused.message))
+    };
+    let same = put(&pod).await.unwrap();
+    assert_eq!(same["metadata"]["generation"], 1);
+    pod["spec"]["tolerations"] = json!([{"key": "k", "operator": "Exists"}]);
+    pod["metadata"]["resourceVersion"] = Value::Null;
+    let why = "pods \"linux\" is forbidden: pod update requires features \
+               InPlacePodVerticalScalingInitContainers which are not available on node \"linux\"";
+    assert_eq!(put(&pod).await.unwrap_err(), (403, why.to_owned()));
+    pod["spec"]["initContainers"][0]["resources"]["requests"]["cpu"] = "500m".into();
+    assert!(put(&pod).await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resize_changes_resources_only() {
+    let cluster = with_pods(&["linux"], json!({})).await;
+    let path = format!("{}/resize", cluster.path("pods", "default", "linux"));
+    let metadata =
+        json!({"labels": {"l": "1"}, "annotations": {"a": "1"}, "finalizers": ["example.com/f"]});
+    let body = json!({"metadata": metadata, "spec": containers(json!({"cpu": "200m"}))});
+    let kind = "application/strategic-merge-patch+json";
+    let pod = cluster.call(Method::PATCH, &path, kind, body.to_string());
+    let pod = pod.await.unwrap();
+    assert_eq!(
+        pod["spec"]["containers"][0]["resources"]["requests"]["cpu"],
+        "200m"
+    );
+    for field in ["labels", "annotations", "finalizers"] {
+        assert!(pod["metadata"][field].is_null(), "{field}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn limits_do_not_hold_up_pods_that_are_being_deleted() {
+    let cluster = with_pods(&["linux"], json!({})).await;
+    let limit = json!({"type": "Container", "max": {"cpu": "1"}});
+    let range = json!({"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "l"}, "spec": {"limits": [limit]}});
+    cluster.create(range).await.unwrap();
+    let small = || containers(json!({"cpu": "200m"}));
+    assert!(refusal(&cluster, "linux", small()).await.is_some());
+    let path = cluster.path("pods", "default", "linux");
+    cluster
+        .patch(
+            &path,
+            json!({"metadata": {"finalizers": ["example.com/f"]}}),
+        )
+        .await
+        .unwrap();
+    cluster.delete(&path).await.unwrap();
+    assert_eq!(refusal(&cluster, "linux", small()).await, None);
 }

@@ -14,8 +14,8 @@ use crate::schema::quantity::Quantity;
 const ANNOTATION: &str = "kubernetes.io/limit-ranger";
 
 impl Server {
-    /// The items of all LimitRanges of a namespace.
-    pub(super) fn limits_of(&self, namespace: &str) -> Vec<Value> {
+    /// The items of each LimitRange of a namespace.
+    pub(super) fn limits_of(&self, namespace: &str) -> Vec<Vec<Value>> {
         let entry = self
             .registry
             .find("", "v1", "limitranges")
@@ -29,7 +29,7 @@ impl Server {
             .objects;
         ranges
             .iter()
-            .flat_map(|range| {
+            .map(|range| {
                 range.to_value()["spec"]["limits"]
                     .as_array()
                     .cloned()
@@ -39,46 +39,55 @@ impl Server {
     }
 }
 
-/// Sets missing requests and limits of containers from LimitRange defaults, and lists them in an
-/// annotation of the pod.
-pub(super) fn complete(pod: &mut Value, limits: &[Value]) {
+/// Sets missing requests and limits of containers from the defaults of each LimitRange. The list of
+/// those that the last one set is the value of the annotation [`ANNOTATION`].
+pub(super) fn complete(pod: &mut Value, ranges: &[Vec<Value>]) -> Option<String> {
+    let mut note = None;
+    for limits in ranges {
+        note = fill_pod(pod, limits).or(note);
+    }
+    note
+}
+
+/// Adds the annotation that lists the defaults.
+pub(super) fn annotate(pod: &mut Value, note: String) {
+    pod["metadata"]["annotations"][ANNOTATION] = note.into();
+}
+
+/// Sets missing requests and limits from one LimitRange, whose later items replace defaults of earlier ones.
+fn fill_pod(pod: &mut Value, limits: &[Value]) -> Option<String> {
+    let defaults = |field: &str| -> Map<String, Value> {
+        let items = limits.iter().filter(|limit| limit["type"] == "Container");
+        let amounts = items.filter_map(|limit| limit[field].as_object().cloned());
+        amounts.flatten().collect()
+    };
+    let sides = [
+        ("requests", "request", defaults("defaultRequest")),
+        ("limits", "limit", defaults("default")),
+    ];
     let mut notes = Vec::new();
-    for limit in limits.iter().filter(|limit| limit["type"] == "Container") {
-        for (list, container_kind) in [
-            ("containers", "container"),
-            ("initContainers", "init container"),
-        ] {
-            // An index of a mutable value would add the list as null.
-            let containers = pod["spec"].get_mut(list).and_then(Value::as_array_mut);
-            for container in containers.into_iter().flatten() {
-                for (side, defaults, word) in [
-                    ("requests", "defaultRequest", "request"),
-                    ("limits", "default", "limit"),
-                ] {
-                    let set = fill(container, side, &limit[defaults]);
-                    if !set.is_empty() {
-                        let name = container["name"].as_str().unwrap_or_default();
-                        notes.push(format!(
-                            "{} {word} for {container_kind} {name}",
-                            set.join(", ")
-                        ));
-                    }
+    for (list, kind) in [
+        ("containers", "container"),
+        ("initContainers", "init container"),
+    ] {
+        // An index of a mutable value would add the list as null.
+        let containers = pod["spec"].get_mut(list).and_then(Value::as_array_mut);
+        for container in containers.into_iter().flatten() {
+            for (side, word, defaults) in &sides {
+                let set = fill(container, side, defaults);
+                if !set.is_empty() {
+                    let name = container["name"].as_str().unwrap_or_default();
+                    notes.push(format!("{} {word} for {kind} {name}", set.join(", ")));
                 }
             }
         }
     }
-    if !notes.is_empty() {
-        pod["metadata"]["annotations"][ANNOTATION] =
-            Value::from(format!("LimitRanger plugin set: {}", notes.join("; ")));
-    }
+    (!notes.is_empty()).then(|| format!("LimitRanger plugin set: {}", notes.join("; ")))
 }
 
 /// Sets the amounts of `defaults` that the container lacks, and returns the names of their
 /// resources, sorted.
-fn fill(container: &mut Value, side: &str, defaults: &Value) -> Vec<String> {
-    let Some(defaults) = defaults.as_object() else {
-        return Vec::new();
-    };
+fn fill(container: &mut Value, side: &str, defaults: &Map<String, Value>) -> Vec<String> {
     let given = container["resources"][side]
         .as_object()
         .cloned()
@@ -95,8 +104,13 @@ fn fill(container: &mut Value, side: &str, defaults: &Value) -> Vec<String> {
     names
 }
 
-/// The violations of a pod or claim under these limits in one line; `None` if it has none.
-pub(super) fn violations(kind: &str, object: &Value, limits: &[Value]) -> Option<String> {
+/// The violations of a pod or claim under the first LimitRange that has some, in one line.
+pub(super) fn violations(kind: &str, object: &Value, ranges: &[Vec<Value>]) -> Option<String> {
+    let mut ranges = ranges.iter();
+    ranges.find_map(|limits| violations_of_one(kind, object, limits))
+}
+
+fn violations_of_one(kind: &str, object: &Value, limits: &[Value]) -> Option<String> {
     let mut problems = Vec::new();
     let spec = &object["spec"];
     for limit in limits {
@@ -244,7 +258,7 @@ mod tests {
             "metadata": {},
             "spec": {"containers": [{"name": "a"}, {"name": "b", "resources": {"limits": {"cpu": "2"}, "requests": {"cpu": "2"}}}]},
         });
-        complete(&mut pod, &[limit]);
+        let note = complete(&mut pod, &[vec![limit]]);
         let resources = |index: usize| pod["spec"]["containers"][index]["resources"].clone();
         assert_eq!(
             resources(0),
@@ -254,8 +268,34 @@ mod tests {
             resources(1),
             json!({"requests": {"cpu": "2"}, "limits": {"cpu": "2", "memory": "1Gi"}})
         );
-        let note = "LimitRanger plugin set: cpu request for container a; cpu, memory limit for container a; memory limit for container b";
-        assert_eq!(pod["metadata"]["annotations"][ANNOTATION], note);
+        let expected = "LimitRanger plugin set: cpu request for container a; cpu, memory limit for container a; memory limit for container b";
+        assert_eq!(note.as_deref(), Some(expected));
+    }
+
+    #[test]
+    fn each_limit_range_completes_and_refuses_for_itself() {
+        let limit = |field: &str, cpu: &str| json!({"type": "Container", field: {"cpu": cpu}});
+        let ranges = [
+            vec![
+                limit("default", "1"),
+                limit("default", "2"),
+                limit("max", "1"),
+            ],
+            vec![limit("defaultRequest", "100m"), limit("min", "200m")],
+        ];
+        let mut pod = json!({"metadata": {}, "spec": {"containers": [{"name": "c"}]}});
+        let note = complete(&mut pod, &ranges);
+        assert_eq!(
+            note.as_deref(),
+            Some("LimitRanger plugin set: cpu request for container c")
+        );
+        assert_eq!(
+            pod["spec"]["containers"][0]["resources"],
+            json!({"limits": {"cpu": "2"}, "requests": {"cpu": "100m"}})
+        );
+        let found = violations("Pod", &pod, &ranges);
+        let expected = "maximum cpu usage per Container is 1, but limit is 2";
+        assert_eq!(found.as_deref(), Some(expected));
     }
 
     #[test]
@@ -303,8 +343,9 @@ mod tests {
             ),
         ];
         for (limit, requests, limits, expected) in cases {
-            let found = violations("Pod", &pod(requests, limits), std::slice::from_ref(&limit));
-            assert_eq!(found.as_deref(), expected, "{limit}");
+            let shown = limit.to_string();
+            let found = violations("Pod", &pod(requests, limits), &[vec![limit]]);
+            assert_eq!(found.as_deref(), expected, "{shown}");
         }
     }
 }

@@ -41,6 +41,11 @@ use crate::status::Status;
 use matching::is_exempt;
 use rounds::Rounds;
 
+/// Whether the object is being deleted. LimitRanges do not apply to such objects.
+fn is_terminating(object: &Value) -> bool {
+    !object["metadata"]["deletionTimestamp"].is_null()
+}
+
 /// Optional admission plugins for pods and nodes. LimitRanges, pod security and quotas are always
 /// active.
 ///
@@ -125,9 +130,8 @@ impl Server {
         if !resource.is("Pod") {
             return Ok(());
         }
-        let limits = self.limits_of(&target.namespace);
-        if !limits.is_empty() {
-            limits::complete(object, &limits);
+        if let Some(note) = limits::complete(object, &self.limits_of(&target.namespace)) {
+            limits::annotate(object, note);
         }
         if self.admission.service_accounts {
             self.set_account(&target.namespace, object)
@@ -147,9 +151,12 @@ impl Server {
         Ok(())
     }
 
-    /// Gives the containers of a resized pod the defaults of LimitRanges.
-    pub(crate) fn admit_resize(&self, target: &Target, pod: &mut Value) {
-        limits::complete(pod, &self.limits_of(&target.namespace));
+    /// Gives the containers of a resized pod the defaults of LimitRanges. The endpoint cannot change
+    /// annotations.
+    pub(crate) fn admit_resize(&self, target: &Target, pod: &mut Value, old: &Value) {
+        if !is_terminating(old) {
+            limits::complete(pod, &self.limits_of(&target.namespace));
+        }
     }
 
     /// Runs the mutating plugins that also complete a changed pod.
@@ -190,10 +197,12 @@ impl Server {
         object: &Value,
         old: &Value,
     ) -> Result<(), Status> {
+        let refused = |why: &str| Status::forbidden(target.resource().named(), &target.name, why);
         if target.resource().is("PersistentVolumeClaim") {
-            let named = target.resource().named();
-            self.check_resize(object, old)
-                .map_err(|why| Status::forbidden(named, &target.name, why))?;
+            if !is_terminating(old) {
+                self.permit_by_limits(target, object)?;
+            }
+            self.check_resize(object, old).map_err(refused)?;
         }
         self.check_pod_security(target, object, Some(old))
     }

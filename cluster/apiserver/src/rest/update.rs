@@ -226,7 +226,7 @@ impl Server {
             .await;
         match part {
             None => self.admit_change(target, &mut new, old),
-            Some("resize") => self.admit_resize(target, &mut new),
+            Some("resize") => self.admit_resize(target, &mut new, old),
             _ => {}
         }
         if let Some(origin) = writing.origin {
@@ -276,11 +276,20 @@ impl Server {
             let name = metadata::text(&new, "name");
             return Err(Status::invalid(resource.named_kind(), name, &errors).into());
         }
+        let compared = if resource.distinguishes_empties() {
+            old
+        } else {
+            alike
+        };
+        let grows = part != Some("status") && metadata::generation_grows(resource, &new, compared);
         if part.is_none() || part == Some("ephemeralcontainers") {
             self.permit_change(target, &new, old)?;
         }
         if part == Some("resize") {
             self.permit_resize(target, &new, old)?;
+        }
+        if grows && resource.is("Pod") {
+            self.permit_on_node(target, &new, old)?;
         }
         if let Some(origin) = writing.origin {
             if let Some(custom) = &resource.custom {
@@ -299,12 +308,7 @@ impl Server {
             })
             .await?;
         }
-        let compared = if resource.distinguishes_empties() {
-            old
-        } else {
-            alike
-        };
-        if part != Some("status") && metadata::generation_grows(resource, &new, compared) {
+        if grows {
             metadata::advance_generation(resource, &mut new);
         }
         let mut warnings = resource.update_warnings(part, &new, old);
@@ -437,7 +441,7 @@ fn restore_other_fields(resource: &Resource, part: Option<&str>, new: &mut Value
             keep_all_but(new, old, &["metadata"]);
             keep_in_spec(new, "ephemeralContainers", containers);
         }
-        Some("resize") => keep_all_but_resources(new, old),
+        Some("resize") => keep_all_but_resources(resource, new, old),
         Some("approval") => {
             let conditions = new["status"].get("conditions").cloned();
             keep(new, old, "spec");
@@ -510,7 +514,8 @@ fn keep_quality_of_service(new: &mut Value, old: &Value) {
 /// Restores all of a pod but the resources. If the containers are others, validation must see them.
 ///
 /// Upstream: `dropNonResizeUpdates` in `pkg/registry/core/pod`.
-fn keep_all_but_resources(new: &mut Value, old: &Value) {
+fn keep_all_but_resources(resource: &Resource, new: &mut Value, old: &Value) {
+    const METADATA: [&str; 4] = ["labels", "annotations", "finalizers", "ownerReferences"];
     const LISTS: [&str; 2] = ["containers", "initContainers"];
     let containers = |pod: &Value, list: &str| -> Vec<Value> {
         let containers = pod["spec"][list].as_array();
@@ -546,7 +551,13 @@ fn keep_all_but_resources(new: &mut Value, old: &Value) {
             keep_in_spec(new, list, Some(Value::Array(containers)));
         }
     }
-    keep_in_spec(new, "resources", given.get("resources").cloned());
+    for field in METADATA {
+        keep_metadata(new, old, field);
+    }
+    let release = resource.release;
+    if release.enables("InPlacePodLevelResourcesVerticalScaling") {
+        keep_in_spec(new, "resources", given.get("resources").cloned());
+    }
 }
 
 fn keep_in_spec(object: &mut Value, field: &str, value: Option<Value>) {

@@ -3,17 +3,33 @@
 //! Upstream: `ValidatePodResize`.
 
 use serde_json::{Map, Value};
+use steersman_releases::Release;
 
 use super::restart::is_sidecar;
 use super::{Errors, Path, SPEC, annotations, at, list, text, whole};
 use crate::defaults::qos_class;
 
 const RESIZABLE: [&str; 2] = ["cpu", "memory"];
+/// The gate of resizes of init containers that are no sidecars.
+const INIT_CONTAINERS: &str = "InPlacePodVerticalScalingInitContainers";
+/// The refusal of pods with resources of their own in 1.35.
+const UNSUPPORTED_AS_A_WHOLE: &str = "resize of pods with pod-level resources is forbidden when \
+     InPlacePodLevelResourcesVerticalScalingEnabled feature gate is disabled";
 
 /// Checks a change through the subresource. Only CPU and memory can change.
 pub(in super::super) fn update(new: &Value, old: &Value, errors: &mut Errors) {
     whole(new, errors);
-    let refusal = if !annotations::mirror(at(old, "metadata.annotations")).is_null() {
+    let release = errors.release();
+    let has_own = |spec: &Value| {
+        ["requests", "limits"].iter().any(|side| {
+            let amounts = spec["resources"][side].as_object();
+            amounts.is_some_and(|amounts| !amounts.is_empty())
+        })
+    };
+    let has_own = has_own(&new["spec"]) || has_own(&old["spec"]);
+    let refusal = if has_own && release < Release::of_minor(35) {
+        Some("pods with pod-level resources cannot be resized")
+    } else if !annotations::mirror(at(old, "metadata.annotations")).is_null() {
         Some("static pods cannot be resized")
     } else if at(old, "spec.os.name") == "windows" {
         Some("windows pods cannot be resized")
@@ -41,21 +57,22 @@ pub(in super::super) fn update(new: &Value, old: &Value, errors: &mut Errors) {
         errors.forbidden("spec", "Pod running on node without support for resize");
     }
     let mut rest = spec.clone();
-    let has_own = |spec: &Value| {
-        ["requests", "limits"].iter().any(|side| {
-            let amounts = spec["resources"][side].as_object();
-            amounts.is_some_and(|amounts| !amounts.is_empty())
-        })
-    };
-    if has_own(spec) || has_own(before) {
+    if has_own {
+        if !release.enables("InPlacePodLevelResourcesVerticalScaling") {
+            return errors.forbidden("", UNSUPPORTED_AS_A_WHOLE);
+        }
         of_pod(&mut rest, before, errors);
     }
     if !same_containers(spec, before, errors) {
         return;
     }
+    let resizes_inits = release.enables(INIT_CONTAINERS);
     for name in ["initContainers", "containers"] {
         let path = SPEC.child(name);
         for (index, (now, before)) in list(spec, name).iter().zip(list(before, name)).enumerate() {
+            if name == "initContainers" && !resizes_inits && !is_sidecar(before) {
+                continue;
+            }
             nothing_removed(
                 &path.index(index).child("resources"),
                 &now["resources"],
@@ -180,6 +197,7 @@ fn nothing_removed(path: &Path<'_>, now: &Value, old: &Value, what: &str, errors
 
 /// Checks that nothing but CPU and memory of containers changes, and undoes that in `spec`.
 fn containers(spec: &mut Value, before: &Value, errors: &mut Errors) {
+    let resizes_inits = errors.release().enables(INIT_CONTAINERS);
     for name in ["containers", "initContainers"] {
         let Some(now) = spec.get_mut(name).and_then(Value::as_array_mut) else {
             continue;
@@ -187,6 +205,15 @@ fn containers(spec: &mut Value, before: &Value, errors: &mut Errors) {
         let path = SPEC.child(name);
         for (index, (container, before)) in now.iter_mut().zip(list(before, name)).enumerate() {
             let is_changed = container != before;
+            if name == "initContainers" && !resizes_inits && !is_sidecar(container) {
+                if is_changed {
+                    errors.forbidden(
+                        "spec",
+                        "resources for non-sidecar init containers are immutable",
+                    );
+                }
+                continue;
+            }
             restore_amounts(&mut container["resources"], &before["resources"]);
             if name == "containers" {
                 if container != before {
@@ -195,10 +222,17 @@ fn containers(spec: &mut Value, before: &Value, errors: &mut Errors) {
                 continue;
             }
             if container != before {
-                errors.forbidden(
-                    path.index(index),
-                    "only cpu and memory resources for init or sidecar containers are mutable",
-                );
+                if resizes_inits {
+                    errors.forbidden(
+                        path.index(index),
+                        "only cpu and memory resources for init or sidecar containers are mutable",
+                    );
+                } else {
+                    errors.forbidden(
+                        "spec",
+                        "only cpu and memory resources for sidecar containers are mutable",
+                    );
+                }
             }
             if is_changed && !is_sidecar(container) {
                 let restarts = list(container, "resizePolicy").iter();

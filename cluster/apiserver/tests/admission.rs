@@ -297,6 +297,66 @@ async fn limits_complete_and_refuse_pods_and_claims() {
     assert!(cluster.patch(&path, labelled()).await.is_ok());
 }
 
+/// The texts are those of kube-apiserver 1.36.2.
+#[tokio::test(start_paused = true)]
+async fn an_account_can_limit_its_pods_to_its_own_secrets() {
+    let cluster = DevCluster::full(clock());
+    let mut account = object(
+        "v1",
+        "ServiceAccount",
+        "strict",
+        json!({"secrets": [{"name": "own"}], "imagePullSecrets": [{"name": "pull"}]}),
+    );
+    account["metadata"]["annotations"] = json!({"kubernetes.io/enforce-mountable-secrets": "true"});
+    cluster.create(account).await.unwrap();
+    let of = |account: &str, secret: &str| {
+        let volume = json!({"name": "v", "secret": {"secretName": secret}});
+        json!({"serviceAccountName": account, "volumes": [volume]})
+    };
+    for (name, account, secret) in [("a", "strict", "own"), ("b", "default", "x")] {
+        let made = cluster.create(pod(name, of(account, secret))).await;
+        assert!(made.is_ok(), "{made:?}");
+    }
+    let why = "pods \"c\" is forbidden: volume with secret.secretName=\"x\" is not allowed because service account \
+               strict does not reference that secret";
+    assert_eq!(
+        refused(cluster.create(pod("c", of("strict", "x"))).await),
+        (403, why.to_owned())
+    );
+
+    let path = format!(
+        "{}/ephemeralcontainers",
+        cluster.path("pods", "default", "a")
+    );
+    let debugging = |secret: &str| {
+        let source = json!([{"secretRef": {"name": secret}}]);
+        let container = json!({"name": "e", "image": "i", "envFrom": source, "imagePullPolicy": "Always",
+            "terminationMessagePolicy": "File"});
+        json!({"spec": {"ephemeralContainers": [container]}})
+    };
+    let why = "ephemeral container e with envFrom referencing secret.secretName=\"x\" is not allowed because service \
+               account strict does not reference that secret";
+    assert_eq!(
+        refused(cluster.patch(&path, debugging("x")).await),
+        (500, why.to_owned())
+    );
+    assert!(cluster.patch(&path, debugging("own")).await.is_ok());
+
+    let mut mirror = pod("m", of("", "own"));
+    mirror["spec"]["nodeName"] = "n".into();
+    mirror["metadata"]["annotations"] = json!({"kubernetes.io/config.mirror": "x"});
+    let why = "pods \"m\" is forbidden: a mirror pod may not reference secrets";
+    assert_eq!(
+        refused(cluster.create(mirror.clone()).await),
+        (403, why.to_owned())
+    );
+    let token = json!({"serviceAccountToken": {"path": "t"}});
+    mirror["spec"]["volumes"] = json!([{"name": "v", "projected": {"sources": [token]}}]);
+    let why =
+        "pods \"m\" is forbidden: a mirror pod may not use ServiceAccountToken volume projections";
+    assert_eq!(refused(cluster.create(mirror).await), (403, why.to_owned()));
+}
+
 #[tokio::test(start_paused = true)]
 async fn pods_get_accounts_and_priorities_if_enabled() {
     let cluster = DevCluster::full(clock());

@@ -2,12 +2,15 @@
 //! into its containers.
 //!
 //! A pod or its ServiceAccount can opt out of the volume with `automountServiceAccountToken:
-//! false`. Upstream: `plugin/pkg/admission/serviceaccount`.
+//! false`. `secrets.rs` limits the Secrets of the pod. Upstream: `plugin/pkg/admission/serviceaccount`.
 
 use serde_json::{Value, json};
 
+use super::secrets;
 use crate::Server;
 use crate::random::Draws;
+use crate::route::Target;
+use crate::status::Status;
 
 /// The account of a pod that does not name one.
 const DEFAULT: &str = "default";
@@ -25,10 +28,8 @@ impl Server {
     /// a 403, such as a missing ServiceAccount.
     pub(super) fn set_account(&self, namespace: &str, pod: &mut Value) -> Result<(), String> {
         if !pod["metadata"]["annotations"][MIRROR].is_null() {
-            return match pod["spec"]["serviceAccountName"].as_str() {
-                None | Some("") => Ok(()),
-                Some(_) => Err("a mirror pod may not reference service accounts".to_owned()),
-            };
+            let refusal = forbidden_to_mirrors(&pod["spec"]);
+            return refusal.map_or(Ok(()), |why| Err(why.to_owned()));
         }
         let spec = &mut pod["spec"];
         let name = spec["serviceAccountName"]
@@ -38,10 +39,7 @@ impl Server {
             .to_owned();
         spec["serviceAccountName"] = Value::from(name.as_str());
         spec["serviceAccount"] = Value::from(name.as_str());
-        let found = self.find_object("serviceaccounts", &format!("{namespace}/{name}"));
-        let account = found
-            .ok_or_else(|| format!("error looking up service account {namespace}/{name}: serviceaccount {name:?} not found"))?;
-        let account = account.to_value();
+        let account = self.find_account(namespace, &name)?;
         let automount = |object: &Value| object["automountServiceAccountToken"].as_bool();
         if automount(spec)
             .or_else(|| automount(&account))
@@ -59,8 +57,64 @@ impl Server {
         {
             spec["imagePullSecrets"] = Value::from(secrets.clone());
         }
-        Ok(())
+        secrets::unlisted(&account, spec).map_or(Ok(()), Err)
     }
+
+    /// Checks the Secrets of the ephemeral containers of a pod.
+    pub(super) fn check_ephemeral_secrets(
+        &self,
+        target: &Target,
+        pod: &Value,
+    ) -> Result<(), Status> {
+        if !self.admission.service_accounts {
+            return Ok(());
+        }
+        let refused = |why: &str| Status::forbidden(target.resource().named(), &target.name, why);
+        let namespace = &*target.namespace;
+        let name = pod["spec"]["serviceAccountName"]
+            .as_str()
+            .unwrap_or_default();
+        if name.is_empty() {
+            let why = format!(
+                "no service account specified for pod {namespace}/{}",
+                target.name
+            );
+            return Err(refused(&why));
+        }
+        let account = self
+            .find_account(namespace, name)
+            .map_err(|why| refused(&why))?;
+        // Upstream makes no API error of this refusal.
+        let unlisted = secrets::unlisted_by_ephemeral(&account, &pod["spec"]);
+        unlisted.map_or(Ok(()), |why| Err(Status::unclassified(why)))
+    }
+
+    fn find_account(&self, namespace: &str, name: &str) -> Result<Value, String> {
+        let found = self.find_object("serviceaccounts", &format!("{namespace}/{name}"));
+        let account = found
+            .ok_or_else(|| format!("error looking up service account {namespace}/{name}: serviceaccount {name:?} not found"))?;
+        Ok(account.to_value())
+    }
+}
+
+/// The refusal of a mirror pod; `None` if it is accepted.
+fn forbidden_to_mirrors(spec: &Value) -> Option<&'static str> {
+    let account = spec["serviceAccountName"].as_str().unwrap_or_default();
+    if !account.is_empty() {
+        return Some("a mirror pod may not reference service accounts");
+    }
+    if secrets::uses_any(spec) {
+        return Some("a mirror pod may not reference secrets");
+    }
+    let volumes = spec["volumes"].as_array().into_iter().flatten();
+    let mut sources = volumes.flat_map(|volume| {
+        volume["projected"]["sources"]
+            .as_array()
+            .into_iter()
+            .flatten()
+    });
+    let has_token = sources.any(|source| !source["serviceAccountToken"].is_null());
+    has_token.then_some("a mirror pod may not use ServiceAccountToken volume projections")
 }
 
 /// Adds the token volume, and its mount in each container that has no mount at [`MOUNT_PATH`].

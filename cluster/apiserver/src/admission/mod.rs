@@ -22,6 +22,7 @@ mod request;
 mod resize;
 mod rounds;
 mod runtime_class;
+mod secrets;
 mod storage;
 mod taints;
 mod topology;
@@ -203,6 +204,9 @@ impl Server {
                 self.permit_by_limits(target, object)?;
             }
             self.check_resize(object, old).map_err(refused)?;
+        }
+        if target.resource().is("Pod") && target.subresource.is_some() {
+            self.check_ephemeral_secrets(target, object)?;
         }
         self.check_pod_security(target, object, Some(old))
     }

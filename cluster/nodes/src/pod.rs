@@ -71,6 +71,10 @@ pub(super) struct SimPod {
     /// The conditions of its resize in place; `None` without any.
     pub(super) resizing: Option<Box<Resizing>>,
 }
+    /// Whether its status has the resources of the pod as a whole.
+    pub(super) reports_whole: bool,
+    /// `status.resources`, of a pod whose spec has resources of the pod as a whole.
+    pub(super) whole: Option<Box<Resources>>,
 
 /// The conditions of a pod about a resize in place.
 #[derive(Debug, Default)]
@@ -85,6 +89,8 @@ pub(super) struct Resizing {
 #[derive(Debug)]
 pub(super) struct Pending {
     pub(super) message: Box<str>,
+    /// Whether the node will not try again.
+    pub(super) is_infeasible: bool,
     pub(super) observed_generation: i64,
 }
 
@@ -96,6 +102,7 @@ impl Resizing {
         };
         let pending = find(PENDING).map(|found| Pending {
             message: found.message.clone(),
+            is_infeasible: *found.reason == *"Infeasible",
             observed_generation: found.observed_generation,
         });
         let in_progress = find(IN_PROGRESS).map(|found| found.observed_generation);
@@ -398,6 +405,7 @@ struct StateWire {
 #[derive(Debug, Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
 struct RunningWire {
+    resources: Option<Box<Resources>>,
     started_at: Option<Box<str>>,
 }
 
@@ -407,6 +415,7 @@ impl SimPod {
         let pod = &self.pod.meta.name;
         let volumes = self.pod.volumes.iter();
         volumes.filter_map(move |volume| match &volume.source {
+    reason: Box<str>,
             VolumeSource::Claim(name) => Some(UsedClaim {
                 name: Cow::Borrowed(name.as_str()),
                 is_ephemeral: false,
@@ -634,8 +643,13 @@ impl Object for SimPod {
             resizing: Resizing::of(&conditions),
         })
     }
+        let is_whole = pod.spec.resources != Resources::default();
+        let reports_whole = wire.status.resources.is_some();
+        let whole = wire.status.resources.filter(|_| is_whole);
 
     fn meta(&self) -> &Meta {
         &self.pod.meta
     }
 }
+            reports_whole,
+            whole,

@@ -19,6 +19,7 @@ use steersman_values::resource::{self, ResourceType};
 use super::BEHAVIOUR;
 use super::ending::Ending;
 use super::needs::{EnvFromWire, EnvWire, Need, VolumeWire};
+use super::restarts::{REMOVED, Rule};
 use super::rules::{AffinityWire, PortWire, Rules, RulesWire, SpreadWire};
 
 /// The scheduler of pods without `spec.schedulerName`.
@@ -70,11 +71,11 @@ pub(super) struct SimPod {
     pub(super) observed_generation: i64,
     /// The conditions of its resize in place; `None` without any.
     pub(super) resizing: Option<Box<Resizing>>,
-}
     /// Whether its status has the resources of the pod as a whole.
     pub(super) reports_whole: bool,
     /// `status.resources`, of a pod whose spec has resources of the pod as a whole.
     pub(super) whole: Option<Box<Resources>>,
+}
 
 /// The conditions of a pod about a resize in place.
 #[derive(Debug, Default)]
@@ -88,9 +89,9 @@ pub(super) struct Resizing {
 /// The condition `PodResizePending`.
 #[derive(Debug)]
 pub(super) struct Pending {
-    pub(super) message: Box<str>,
     /// Whether the node will not try again.
     pub(super) is_infeasible: bool,
+    pub(super) message: Box<str>,
     pub(super) observed_generation: i64,
 }
 
@@ -101,8 +102,8 @@ impl Resizing {
             all.find(|one| *one.kind == *kind && *one.status == *"True")
         };
         let pending = find(PENDING).map(|found| Pending {
-            message: found.message.clone(),
             is_infeasible: *found.reason == *"Infeasible",
+            message: found.message.clone(),
             observed_generation: found.observed_generation,
         });
         let in_progress = find(IN_PROGRESS).map(|found| found.observed_generation);
@@ -132,7 +133,10 @@ pub(super) struct Container {
     #[serde(default)]
     pub(super) image: String,
     #[serde(default)]
-    restart_policy: Option<Box<str>>,
+    pub(super) restart_policy: Option<Box<str>>,
+    /// The rules about its exit codes.
+    #[serde(default, rename = "restartPolicyRules")]
+    pub(super) restart_rules: Box<[Rule]>,
     #[serde(default)]
     image_pull_policy: Option<Box<str>>,
     #[serde(default)]
@@ -202,6 +206,8 @@ struct ContainerWire {
     #[serde(default)]
     restart_policy: Option<Box<str>>,
     #[serde(default)]
+    restart_policy_rules: Box<[Rule]>,
+    #[serde(default)]
     image_pull_policy: Option<Box<str>>,
     #[serde(default)]
     readiness_probe: Option<ProbeWire>,
@@ -225,6 +231,7 @@ impl ContainerWire {
             name: self.name,
             image: self.image,
             restart_policy: self.restart_policy,
+            restart_rules: self.restart_policy_rules,
             image_pull_policy: self.image_pull_policy,
             readiness_probe: self.readiness_probe,
             volume_mounts: self.volume_mounts,
@@ -292,14 +299,31 @@ impl Reported {
         self.state.terminated.as_ref()
     }
 
+    /// The exit code of a container that has ended.
+    pub(super) fn exit_code(&self) -> Option<i32> {
+        i32::try_from(self.ended()?["exitCode"].as_i64()?).ok()
+    }
+
     /// The reason and message of a waiting container.
     pub(super) fn waiting(&self) -> Option<&Waiting> {
         self.state.waiting.as_ref()
     }
 
-    /// Whether the container has ended and waits for its restart.
+    /// Whether the container has ended and waits for its restart. The removal of all containers counts as one.
     pub(super) fn waits_for_restart(&self) -> bool {
-        self.state.waiting.is_some() && self.last_state.is_some()
+        self.state.waiting.is_some() && self.last_state.is_some() && !self.was_removed()
+    }
+
+    /// Whether its latest end is the removal of all containers, which has counted the restart.
+    fn was_removed(&self) -> bool {
+        let last = self.last_state.as_ref();
+        last.is_some_and(|last| last["terminated"]["reason"] == REMOVED)
+    }
+
+    /// Whether the container has been removed with all others, and waits for its start.
+    pub(super) fn is_removed(&self) -> bool {
+        self.waiting()
+            .is_some_and(|waiting| *waiting.reason == *REMOVED)
     }
 
     /// Whether the container has ended without an error.
@@ -381,6 +405,7 @@ struct StatusWire {
     conditions: Vec<ConditionWire>,
     container_statuses: Vec<Reported>,
     init_container_statuses: Vec<Reported>,
+    resources: Option<Box<Resources>>,
     ephemeral_container_statuses: Vec<Reported>,
 }
 
@@ -390,6 +415,7 @@ struct ConditionWire {
     #[serde(rename = "type")]
     kind: Box<str>,
     status: Box<str>,
+    reason: Box<str>,
     message: Box<str>,
     observed_generation: i64,
 }
@@ -405,7 +431,6 @@ struct StateWire {
 #[derive(Debug, Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
 struct RunningWire {
-    resources: Option<Box<Resources>>,
     started_at: Option<Box<str>>,
 }
 
@@ -415,7 +440,6 @@ impl SimPod {
         let pod = &self.pod.meta.name;
         let volumes = self.pod.volumes.iter();
         volumes.filter_map(move |volume| match &volume.source {
-    reason: Box<str>,
             VolumeSource::Claim(name) => Some(UsedClaim {
                 name: Cow::Borrowed(name.as_str()),
                 is_ephemeral: false,
@@ -619,6 +643,9 @@ impl Object for SimPod {
             .container_statuses
             .iter()
             .any(|status| status.state.waiting.is_some());
+        let is_whole = pod.spec.resources != Resources::default();
+        let reports_whole = wire.status.resources.is_some();
+        let whole = wire.status.resources.filter(|_| is_whole);
         let mut reported = wire.status.container_statuses;
         reported.extend(wire.status.init_container_statuses);
         reported.extend(wire.status.ephemeral_container_statuses);
@@ -641,15 +668,12 @@ impl Object for SimPod {
             gates,
             observed_generation: wire.status.observed_generation,
             resizing: Resizing::of(&conditions),
+            reports_whole,
+            whole,
         })
     }
-        let is_whole = pod.spec.resources != Resources::default();
-        let reports_whole = wire.status.resources.is_some();
-        let whole = wire.status.resources.filter(|_| is_whole);
 
     fn meta(&self) -> &Meta {
         &self.pod.meta
     }
 }
-            reports_whole,
-            whole,

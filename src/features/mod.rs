@@ -120,7 +120,7 @@ impl Features {
                 Err(error) => errors.push(error),
             }
         }
-        if errors.is_empty() {
+        if errors.is_empty() && releases.emulated.has_dependencies_of_gates() {
             errors.extend(features.unmet_dependencies());
         }
         if errors.is_empty() {
@@ -503,6 +503,8 @@ mod tests {
                 "unrecognized feature gate: A, unrecognized feature gate: B",
             ),
         ];
+        // `DRASchedulerFilterTimeout` depends on it since 1.35, and is on in 1.34.
+        assert!(features("DynamicResourceAllocation=false", "1.34").is_ok());
         for (gates, emulated, error) in cases {
             assert_eq!(
                 features(gates, emulated).err().as_deref(),

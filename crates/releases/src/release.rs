@@ -53,6 +53,12 @@ impl Release {
         self < Self::of_minor(35)
     }
 
+    /// Whether a feature gate is refused while another gate that it depends on is off. Upstream:
+    /// `defaultKubernetesFeatureGateDependencies`, since 1.35.
+    pub fn has_dependencies_of_gates(self) -> bool {
+        self >= Self::of_minor(35)
+    }
+
     /// Whether a new autoscaler is synced at once, rather than after one period. Since kubernetes#138294.
     pub fn syncs_new_autoscalers_at_once(self) -> bool {
         self >= Self::of_minor(37)

@@ -23,13 +23,11 @@ pub(super) fn read(body: &[u8]) -> Result<Cow<'_, str>, String> {
 fn utf_8(body: &[u8]) -> Result<&str, &'static str> {
     let invalid = |error: Utf8Error| problem(&body[error.valid_up_to()..]);
     let text = str::from_utf8(body).map_err(invalid);
-    let valid = text.as_ref().map_or_else(
-        |_| body.utf8_chunks().next().map_or("", |chunk| chunk.valid()),
-        |text| text,
-    );
-    match valid.chars().all(is_allowed) {
-        true => text,
-        false => Err(CONTROL),
+    let valid = body.utf8_chunks().next().map_or("", |chunk| chunk.valid());
+    if valid.chars().all(is_allowed) {
+        text
+    } else {
+        Err(CONTROL)
     }
 }
 

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures::{TryFutureExt, TryStreamExt};
+use futures::{FutureExt, TryFutureExt, TryStreamExt};
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::request::Parts;
 use http::{Request, Response, StatusCode};
@@ -148,17 +148,16 @@ impl Remote {
             limit
         };
         let end = limit.map(|limit| Instant::now() + limit);
+        let answered = answered.map(|answered| answered.unwrap_or_else(|refusal| refusal));
         let answered = match end {
-            None => answered.await,
-            Some(end) => timeout_at(end, answered).await.unwrap_or_else(|_| {
-                Err(if is_short {
-                    unreached("context deadline exceeded".to_owned())
-                } else {
-                    late()
-                })
-            }),
+            None => Some(answered.await),
+            Some(end) => timeout_at(end, answered).await.ok(),
         };
-        let mut answer = answered.unwrap_or_else(|refusal| refusal);
+        let mut answer = match answered {
+            Some(answer) => answer,
+            None if is_short => unreached("context deadline exceeded".to_owned()),
+            None => late(),
+        };
         let is_endless = end.is_none();
         answer.extensions_mut().insert(Unchanged { is_endless });
         match end {

@@ -30,6 +30,7 @@ SUITES = {
     "kr8s": "tests of kr8s",
     "lightkube": "end-to-end tests of lightkube",
     "kopf": "end-to-end tests of kopf",
+    "envtest-js": "tests of envtest-js",
 }
 
 

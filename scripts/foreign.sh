@@ -9,6 +9,7 @@
 #   kube-rs=FOLDER     integration tests of kube-rs
 #   python=FOLDER      end-to-end tests of the Python client
 #   kr8s=FOLDER, lightkube=FOLDER, kopf=FOLDER   end-to-end tests of these Python packages
+#   envtest-js=FOLDER  tests of envtest-js, which starts the servers itself; node_modules must be complete
 #
 # --servers: `embedded`; `real`, which is etcd, kube-apiserver, kube-controller-manager and kube-scheduler of
 # --assets with simulated nodes; `manager`, the same with Steersman as the manager. Without it, `embedded`, and with
@@ -31,7 +32,7 @@ while [ $# != 0 ]; do
     --jobs) jobs=$2; shift ;;
     --only) only=$2; shift ;;
     --write) write=$(realpath "$2"); shift ;;
-    e2e=* | test-cmd=* | kube-rs=* | python=* | kr8s=* | lightkube=* | kopf=*)
+    e2e=* | test-cmd=* | kube-rs=* | python=* | kr8s=* | lightkube=* | kopf=* | envtest-js=*)
       suites[${1%%=*}]=$(realpath "${1#*=}") ;;
     *) usage ;;
   esac
@@ -271,7 +272,20 @@ run_kopf() { # SERVER
   pytest "$1" "${suites[kopf]}" --only-e2e tests/e2e
 }
 
-for suite in e2e test-cmd kube-rs python kr8s lightkube kopf; do
+# The suite starts kube-apiserver and etcd of the folder, without controllers and nodes.
+run_envtest_js() { # SERVER
+  local programs=$assets
+  [ "$1" != manager ] || return 0
+  [ "$1" != embedded ] || programs=$("$binary" assets "$home/assets")
+  rm --force "$log/junit.xml"
+  # On a busy machine, the import of a client takes longer than the limit of vitest.
+  (cd "${suites[envtest-js]}" && KUBEBUILDER_ASSETS=$programs node_modules/.bin/vitest run --test-timeout=60000 \
+    --reporter=junit --outputFile="$log/junit.xml") >"$log/output" 2>&1 || true
+  [ -f "$log/junit.xml" ] || { tail --lines=5 "$log/output" >&2; return; }
+  "$python" "$root/scripts/foreign.py" junit "$log/junit.xml"
+}
+
+for suite in e2e test-cmd kube-rs python kr8s lightkube kopf envtest-js; do
   [ -n "${suites[$suite]:-}" ] || continue
   for server in $servers; do
     log=$results/$server/$suite

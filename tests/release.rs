@@ -13,7 +13,8 @@ fn stories(class: &str) {
     let mut command = Command::new(python);
     command
         .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/release/stories.py"))
-        .args(["-v", class]);
+        .args(["-v", class])
+        .env("STORIES_PROGRAM", env!("CARGO_BIN_EXE_steersman"));
     let (status, said) = Program::spawn(&mut command).end_with_log();
     assert_eq!(status, Some(0), "{said}");
 }
@@ -36,6 +37,11 @@ fn pip_installs_the_program() {
 #[test]
 fn npm_installs_the_program() {
     stories("NpmPackages");
+}
+
+#[test]
+fn test_runners_of_node_give_each_test_a_fork_or_a_namespace() {
+    stories("NpmRunners");
 }
 
 #[test]

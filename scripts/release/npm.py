@@ -23,8 +23,8 @@ JSON with the URL and the path of a kubeconfig.
     const server = await start({ nodes: 2 });
     config.loadFromFile(server.kubeconfig);
 
-`forks()` at the top of a file of vitest or jest gives each test a fork of one server. Servers also inject
-faults, show requests, make namespaces and take snapshots.
+`forks()` or `namespaces()` at the top of a file of vitest, jest or node:test gives each test a fork or a namespace
+of one server. Servers also inject faults, show requests, take snapshots and return to them.
 """
 
 

@@ -5,7 +5,7 @@
 const assert = require("node:assert");
 const { existsSync } = require("node:fs");
 const path = require("node:path");
-const { forks, start } = require(path.join(path.resolve(process.argv[2]), "index.js"));
+const { start } = require(path.join(path.resolve(process.argv[2]), "index.js"));
 
 async function stories() {
   const server = await start({ nodes: 1, controllers: "" });
@@ -30,22 +30,6 @@ async function stories() {
   await fork.stop();
   assert.ok(!existsSync(fork.kubeconfig));
   await server.stop();
-
-  // The helper for test runners, with hooks that collect their functions.
-  const hooks = {};
-  for (const name of ["beforeAll", "beforeEach", "afterEach", "afterAll"]) hooks[name] = (run) => (hooks[name].run = run);
-  let prepared;
-  const cluster = forks({ nodes: 0, controllers: "" }, async (first) => (prepared = await first.namespace()), hooks);
-  await hooks.beforeAll.run();
-  assert.ok(prepared);
-  const seen = new Set();
-  for (let test = 0; test < 2; test += 1) {
-    await hooks.beforeEach.run();
-    seen.add(cluster().url);
-    await hooks.afterEach.run();
-  }
-  assert.strictEqual(seen.size, 2);
-  await hooks.afterAll.run();
   console.log("done");
 }
 

@@ -1,6 +1,6 @@
 """Tests of the release: packages of given binaries, read back and installed as users do.
 
-    python stories.py -v [Packages | Images | Wheels | NpmPackages | Scripts]
+    python stories.py -v [Packages | Images | Wheels | NpmPackages | NpmRunners | Scripts]
 
 The binaries are short scripts. scripts/release.sh builds the real ones, and starts each of them.
 """
@@ -21,6 +21,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import types
 import unittest
 import zipfile
 
@@ -433,6 +434,52 @@ class NpmPackages(Packed):
         done = subprocess.run(["node", launcher], capture_output=True, text=True)
         self.assertEqual(done.returncode, 1)
         self.assertIn(f"the package @steersman/linux-{own_platform().npm} is not installed", done.stderr)
+
+
+class NpmRunners(unittest.TestCase):
+    """The helpers of the npm package in real test runners. STORIES_PROGRAM is the program.
+
+    node has a runner; NODE_RUNNERS is a folder with vitest and jest in its node_modules.
+    """
+
+    def setUp(self):
+        if not shutil.which("node"):
+            self.skipTest("no node")
+        self.project = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
+        release = types.SimpleNamespace(version=VERSION, repository="", epoch=EPOCH)
+        package = npm.main(platforms.ALL, b"", release)
+        with tarfile.open(fileobj=io.BytesIO(package)) as archive:
+            archive.extractall(self.project, filter="data")
+        (self.project / "node_modules").mkdir()
+        (self.project / "package").rename(self.project / "node_modules/steersman")
+        (self.project / "package.json").write_text('{"private": true}')
+        for file in (ROOT / "tests/clients/runners").iterdir():
+            shutil.copy(file, self.project)
+
+    def assert_passes(self, command):
+        environment = {**os.environ, "STEERSMAN": os.environ["STORIES_PROGRAM"]}
+        done = subprocess.run(command, cwd=self.project, capture_output=True, text=True, env=environment)
+        said = done.stdout + done.stderr
+        self.assertEqual(done.returncode, 0, said)
+        # In the words of node, vitest and jest.
+        self.assertRegex(said, r"# pass 4\b|\bpass 4\b|4 passed")
+
+    def runner(self, name):
+        """The command of a runner, which the project then has."""
+        folder = pathlib.Path(os.environ.get("NODE_RUNNERS", "/nonexistent")) / "node_modules"
+        if not (folder / name).exists():
+            self.skipTest(f"no {name} in the folder NODE_RUNNERS")
+        (self.project / "node_modules" / name).symlink_to(folder / name)
+        return folder / ".bin" / name
+
+    def test_node(self):
+        self.assert_passes(["node", "--test", "node.test.cjs"])
+
+    def test_vitest(self):
+        self.assert_passes([self.runner("vitest"), "run", "vitest.test.mjs"])
+
+    def test_jest(self):
+        self.assert_passes([self.runner("jest"), "--testMatch", "**/jest.test.cjs"])
 
 
 class Scripts(unittest.TestCase):

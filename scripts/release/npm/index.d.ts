@@ -78,13 +78,21 @@ export interface Options {
   args?: string[];
 }
 
-export interface Hooks {
-  beforeAll(run: () => Promise<void>): void;
-  beforeEach(run: () => Promise<void>): void;
-  afterEach(run: () => Promise<void>): void;
-  afterAll(run: () => Promise<void>): void;
+/** A module with hooks: jest's and vitest's names, or those of `node:test`. */
+export interface Runner {
+  beforeAll?(run: () => Promise<void>): void;
+  before?(run: () => Promise<void>): void;
+  beforeEach?(run: () => Promise<void>): void;
+  afterEach?(run: () => Promise<void>): void;
+  afterAll?(run: () => Promise<void>): void;
+  after?(run: () => Promise<void>): void;
 }
 
+export type Prepare = (server: Server) => Promise<void>;
+
 export function start(options?: Options): Promise<Server>;
-export function forks(options?: Options, prepare?: (server: Server) => Promise<void>, hooks?: Hooks): () => Cluster;
+/** A fork of one server for each test. */
+export function forks(options?: Options, prepare?: Prepare, runner?: Runner): () => Cluster;
+/** A namespace of one server for each test. */
+export function namespaces(options?: Options, prepare?: Prepare, runner?: Runner): () => { server: Server; name: string };
 export function path(): string;

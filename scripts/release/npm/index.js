@@ -132,29 +132,65 @@ async function start({ nodes = 3, controllers = "*", kubernetesVersion, apply = 
   return new Server(child, JSON.parse(line));
 }
 
-/**
- * For vitest and jest, at the top of a file: one server for the file, and a fork of it for each test. Returns a
- * function that returns the fork. `prepare` gets the server once, before the first test.
- */
-function forks(options = {}, prepare = async () => {}, hooks = globalThis) {
+/** The hooks of a test runner: jest's and vitest's names, or those of node:test. */
+function hooksOf(runner) {
+  const { beforeAll = runner.before, beforeEach, afterEach, afterAll = runner.after } = runner;
+  if (beforeAll && beforeEach && afterEach && afterAll) return { beforeAll, beforeEach, afterEach, afterAll };
+  throw new Error(
+    "the test runner has no global hooks; pass its module: " +
+      'import * as vitest from "vitest"; forks(options, prepare, vitest)',
+  );
+}
+
+/** One server for a test file. Returns a function that returns the server, once it runs. */
+function shared(options, prepare, { beforeAll, afterAll }) {
   let server;
-  let snapshot;
-  let cluster;
-  hooks.beforeAll(async () => {
+  beforeAll(async () => {
     server = await start(options);
     await prepare(server);
-    snapshot = await server.snapshot();
   });
+  afterAll(async () => {
+    await server?.stop();
+  });
+  return () => server;
+}
+
+/**
+ * For test runners, at the top of a file: one server for the file, and a fork of it for each test. Returns a
+ * function that returns the fork. `prepare` gets the server once, before the first test. `runner` is a module
+ * with hooks, where they are not global.
+ */
+function forks(options = {}, prepare = async () => {}, runner = globalThis) {
+  const hooks = hooksOf(runner);
+  let snapshot;
+  let cluster;
+  const keep = async (server) => {
+    await prepare(server);
+    snapshot = await server.snapshot();
+  };
+  const server = shared(options, keep, hooks);
   hooks.beforeEach(async () => {
-    cluster = await server.fork({ snapshot });
+    cluster = await server().fork({ snapshot });
   });
   hooks.afterEach(async () => {
-    await cluster.stop();
-  });
-  hooks.afterAll(async () => {
-    await server?.stop();
+    await cluster?.stop();
+    cluster = undefined;
   });
   return () => cluster;
 }
 
-module.exports = { Cluster, Fault, Server, forks, path, start };
+/**
+ * As `forks`, with a new namespace of the server for each test, which costs less. Returns a function that returns
+ * `{ server, name }`.
+ */
+function namespaces(options = {}, prepare = async () => {}, runner = globalThis) {
+  const hooks = hooksOf(runner);
+  const server = shared(options, prepare, hooks);
+  let name;
+  hooks.beforeEach(async () => {
+    name = await server().namespace();
+  });
+  return () => ({ server: server(), name });
+}
+
+module.exports = { Cluster, Fault, Server, forks, namespaces, path, start };

@@ -1,0 +1,2 @@
+// For jest, whose hooks are global.
+require("./stories.cjs")(test);

@@ -1,0 +1,3 @@
+const runner = require("node:test");
+
+require("./stories.cjs")(runner.test, runner);

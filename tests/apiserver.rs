@@ -7,7 +7,8 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use serde_json::{Value, json};
 use steersman_client::connect;
 
-use crate::support::{LIMIT, Program, output, python, steersman, wait};
+use crate::harness::kubectl;
+use crate::support::{LIMIT, Program, output, output_of, python, steersman, wait};
 
 /// A process that has printed the ready line of a server. It is killed when dropped.
 struct Started {
@@ -420,4 +421,129 @@ fn the_objects_of_data_are_there_in_the_next_run_and_load_reads_them_too() {
     assert_eq!(refused.status.code(), Some(1));
     let said = String::from_utf8(refused.stderr).unwrap();
     assert!(said.contains("it is no state of a cluster"), "{said}");
+}
+
+/// A program with a custom object, and texts that YAML writes in several ways.
+const SHOP: &str = r#"
+apiVersion: v1
+kind: Namespace
+metadata: {name: shop}
+---
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: gadgets.example.dev}
+spec:
+  group: example.dev
+  scope: Namespaced
+  names: {plural: gadgets, singular: gadget, kind: Gadget, listKind: GadgetList}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+---
+apiVersion: example.dev/v1
+kind: Gadget
+metadata: {name: odd, namespace: shop}
+size: 1.5
+parts: [{name: "null"}, {name: "~"}, {}]
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: texts, namespace: shop, annotations: {version: "1.10", enabled: "yes"}}
+data:
+  number: "0o17"
+  exponent: "1e3"
+  date: "2026-01-01"
+  colons: "12:30:45"
+  lines: "first: 1\n  second\t\n\nlast"
+  dashes: "---\n- a\n"
+  empty: ""
+binaryData: {blob: AAEC/w==}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: web, namespace: shop}
+spec: {selector: {app: web}, ports: [{port: 80}]}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, namespace: shop}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec: {containers: [{name: main, image: web, resources: {requests: {cpu: "0.5", memory: 1e6}}}]}
+"#;
+
+#[test]
+fn the_yaml_of_kubectl_get_is_loaded_with_owners_statuses_uids_and_versions() {
+    let Some(kubectl) = kubectl() else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.into_os_string().into_string().unwrap()
+    };
+    let manifest = file("shop.yaml", SHOP);
+    let start = |flags: &[&str]| Started::new(&mut steersman(&[&["apiserver"], flags].concat()));
+    let ask = |server: &Started, words: &str| {
+        let mut command = Command::new(&kubectl);
+        let kubeconfig = server.kubeconfig();
+        command
+            .arg("--kubeconfig")
+            .arg(kubeconfig)
+            .args(words.split(' '));
+        let answer = output_of(&mut command);
+        assert!(answer.status.success(), "{words}: {answer:?}");
+        String::from_utf8(answer.stdout).unwrap()
+    };
+    let available = "rollout status deployment/web -n shop --timeout=300s";
+
+    let first = start(&["--nodes=1", "--apply", &manifest]);
+    ask(&first, available);
+    let kinds = "crd,nodes,pv,sa,cm,secrets,svc,endpoints,endpointslices,deploy,rs,pods,gadgets";
+    let everything = format!("get {kinds},namespaces,events,leases -A -o yaml");
+    let in_shop = format!("get {kinds} -n shop -o yaml");
+    let began = std::time::Instant::now();
+    let (dump, left) = loop {
+        let left = ask(&first, &in_shop);
+        let dump = ask(&first, &everything);
+        if ask(&first, &in_shop) == left {
+            break (file("dump.yaml", &dump), left);
+        }
+        assert!(began.elapsed() < LIMIT, "the cluster comes to no rest");
+    };
+    for part in [
+        "uid: ",
+        "ownerReferences:",
+        "resourceVersion: ",
+        "podIP: ",
+        "acceptedNames:",
+    ] {
+        assert!(left.contains(part), "{part} in {left}");
+    }
+
+    // Nothing runs, so all objects are as they were.
+    let still = start(&["--nodes=0", "--controllers=", "--load", &dump]);
+    assert_eq!(ask(&still, &in_shop), left);
+
+    // The controllers take the pods for those of the Deployment.
+    let second = start(&["--nodes=1", "--load", &dump]);
+    let uids = "get pods -n shop -o jsonpath={.items[*].metadata.uid}";
+    let before = ask(&first, uids);
+    ask(&second, "scale deployment/web -n shop --replicas=3");
+    ask(&second, available);
+    let after = ask(&second, uids);
+    assert_eq!(
+        (before.split(' ').count(), after.split(' ').count()),
+        (2, 3)
+    );
+    assert!(
+        before.split(' ').all(|uid| after.contains(uid)),
+        "{before} in {after}"
+    );
 }

@@ -375,6 +375,16 @@ mod tests {
     }
 
     #[test]
+    fn a_dump_of_a_cluster_has_no_largest_size() {
+        let item = "- {apiVersion: v1, kind: ConfigMap, metadata: {name: a}}\n";
+        // More nodes than parsers of configuration files take by default.
+        let count = 25_100;
+        let text = format!("apiVersion: v1\nkind: List\nitems:\n{}", item.repeat(count));
+        let all = parse(Path::new("dump.yaml"), &text).unwrap();
+        assert_eq!(all.len(), count);
+    }
+
+    #[test]
     fn typed_lists_give_their_items_kind_and_version() {
         let text = "apiVersion: apps/v1\nkind: DeploymentList\nitems:\n- {metadata: {name: a}}\n\
                     - {apiVersion: v1, kind: Pod, metadata: {name: b}}\n";

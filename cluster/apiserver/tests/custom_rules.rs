@@ -177,6 +177,52 @@ async fn definitions_with_expensive_rules_are_refused() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn estimates_of_costs_are_those_of_upstream() {
+    let text = json!({"type": "string"});
+    let texts = json!({"type": "array", "items": text});
+    let map = json!({"type": "object", "additionalProperties": text});
+    let element = json!({"type": "object", "properties": {"s": text, "x": map}});
+    let of_fields = |properties: Value| json!({"type": "object", "properties": properties});
+    let cluster = DevCluster::new(clock());
+    let mut wrong = Vec::new();
+    let rows = include_str!("rule_costs.txt").lines();
+    for row in rows.filter(|row| !row.starts_with('#')) {
+        let [schema, factor, rule] = row.split('\t').collect::<Vec<_>>()[..] else {
+            panic!("three columns: {row}");
+        };
+        let mut spec = match schema {
+            "keys" => of_fields(json!({"x": map})),
+            "object" => of_fields(json!({
+                "x": map, "s": text, "l": texts, "ll": {"type": "array", "items": texts},
+                "o": {"type": "array", "items": element},
+            })),
+            "map" => map.clone(),
+            "text" => text.clone(),
+            "short" => json!({"type": "string", "maxLength": 100}),
+            "list" => texts.clone(),
+            _ => panic!("no such schema: {row}"),
+        };
+        spec["x-kubernetes-validations"] = json!([{"rule": rule}]);
+        let mut definition = definition(json!({}), json!([]));
+        let schema = &mut definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+        schema["properties"]["spec"] = spec;
+        let path = format!("{DEFINITIONS}?dryRun=All");
+        let (_, causes, _) = send(&cluster, "POST", &path, definition).await;
+        let found = causes.first().map_or("-", |cause| {
+            let cause = cause.as_str();
+            let after = cause.split_once("estimated rule cost exceeds budget by factor of ");
+            after.map_or(cause, |(_, rest)| {
+                rest.split_once(" (").map_or(rest, |(factor, _)| factor)
+            })
+        });
+        if found != factor {
+            wrong.push(format!("{row}: {found}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[tokio::test(start_paused = true)]
 async fn transition_rules_need_elements_with_keys() {
     let item = json!({"type": "object", "properties": {"y": {"type": "string", "maxLength": 9}}, "x-kubernetes-validations": [{"rule": "self.y == oldSelf.y"}]});
     let list = json!({"x": {"type": "array", "maxItems": 3, "items": item}});

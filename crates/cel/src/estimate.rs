@@ -84,6 +84,18 @@ struct Entry {
     value: u64,
 }
 
+impl Entry {
+    /// The larger sizes of two, if both are known.
+    fn union(one: Option<Self>, other: Option<Self>) -> Option<Self> {
+        let (one, other) = one.zip(other)?;
+        Some(Self {
+            is_list: one.is_list,
+            key: one.key.max(other.key),
+            value: one.value.max(other.value),
+        })
+    }
+}
+
 struct Local<'a> {
     name: &'a str,
     path: Vec<String>,
@@ -184,6 +196,14 @@ impl<'a> Estimate<'a> {
         self.paths.get(&expr.id).cloned().unwrap_or_default()
     }
 
+    /// The path of the parts of a list or map. Upstream drops the first element of each path, so that parts of
+    /// a computed value have the size of the whole variable.
+    fn below(&self, container: &Expr, part: &str) -> Vec<String> {
+        let mut path = self.path(container);
+        path.push(part.to_owned());
+        path
+    }
+
     /// The most elements or characters of a value.
     fn size(&mut self, expr: &Expr) -> u64 {
         self.known_size(expr).unwrap_or(UNKNOWN)
@@ -264,7 +284,7 @@ impl<'a> Estimate<'a> {
             ("_?_:_", [_, then, otherwise]) => {
                 let size = self.size(then).max(self.size(otherwise));
                 self.computed.insert(expr.id, size);
-                if let Some(entry) = self.entry(then).or(self.entry(otherwise)) {
+                if let Some(entry) = Entry::union(self.entry(then), self.entry(otherwise)) {
                     self.entries.insert(expr.id, entry);
                 }
                 return costs[0].saturating_add(costs[1].max(costs[2]));
@@ -276,11 +296,9 @@ impl<'a> Estimate<'a> {
         let result = match (function, args) {
             ("_[_]", [container, _]) => {
                 let is_list = matches!(self.types.get(&container.id), Some(Type::List(_)));
-                let mut path = self.path(container);
-                if !path.is_empty() {
-                    path.push(if is_list { "@items" } else { "@values" }.to_owned());
-                    self.paths.insert(expr.id, path);
-                }
+                let part = if is_list { "@items" } else { "@values" };
+                let path = self.below(container, part);
+                self.paths.insert(expr.id, path);
                 self.entry(container).map(|entry| entry.value)
             }
             _ => result,
@@ -428,9 +446,8 @@ impl<'a> Estimate<'a> {
                     (by(size, TRAVERSAL), Some(size))
                 }
                 Some(Type::List(_)) => {
-                    let entry = first.and_then(|arg| self.entry(arg));
-                    let entry = entry.or_else(|| args.get(1).and_then(|arg| self.entry(arg)));
-                    if let Some(entry) = entry {
+                    let entry = |arg: Option<&Expr>| arg.and_then(|arg| self.entry(arg));
+                    if let Some(entry) = Entry::union(entry(first), entry(args.get(1))) {
                         self.entries.insert(expr.id, entry);
                     }
                     (1, Some(a.saturating_add(b)))
@@ -472,34 +489,23 @@ impl<'a> Estimate<'a> {
             Some(entry) => entry.is_list,
             None => matches!(self.types.get(&fold.range.id), Some(Type::List(_))),
         };
-        let below = |part: &str, path: Vec<String>| {
-            if path.is_empty() {
-                path
-            } else {
-                path.into_iter().chain([part.to_owned()]).collect()
-            }
+        let (keys, values) = if is_list {
+            ("@indices", "@items")
+        } else {
+            ("@keys", "@values")
         };
-        let path = self.path(&fold.range);
-        let values = if is_list { "@items" } else { "@values" };
-        let keys = "@keys";
-        let key = entry.map(|e| e.key);
-        let value = entry.map(|e| e.value);
-        let first = match (is_list, &fold.var2) {
-            (true, None) => (below(values, path.clone()), value),
-            (true, Some(_)) => (Vec::new(), Some(1)),
-            (false, _) => (below(keys, path.clone()), key),
+        let key = (keys, entry.map(|entry| entry.key));
+        let value = (values, entry.map(|entry| entry.value));
+        let locals = match &fold.var2 {
+            Some(var2) => vec![(&fold.var, key), (var2, value)],
+            None => vec![(&fold.var, if is_list { value } else { key })],
         };
-        self.locals.push(Local {
-            name: &fold.var,
-            path: first.0,
-            size: first.1,
-            entry: None,
-        });
-        if let Some(var2) = &fold.var2 {
+        for (name, (part, size)) in locals {
+            let path = self.below(&fold.range, part);
             self.locals.push(Local {
-                name: var2,
-                path: below(values, path),
-                size: value,
+                name,
+                path,
+                size,
                 entry: None,
             });
         }

@@ -17,6 +17,11 @@
 //! | `(?x)`, `(?u)`, `(?R)`, `\<`, `\u0041`, `\h` | errors, or the character | flags, assertions, escapes |
 //! | `\p{Lu}` | categories and scripts by full name | further properties and aliases |
 //!
+//! One difference remains. Compiled forms here have the parts of UTF-8, so that few patterns of Go need more
+//! than the limit of 64 MiB, such as `\pL{1000}` in a sequence of five. [`translate`] accepts them, and
+//! [`compile`] refuses them as too large. A `pattern` of a definition then restricts nothing, and an
+//! expression that uses one fails.
+//!
 //! Upstream: `regexp/syntax/parse.go` of Go 1.27, with the flags of `regexp.Compile`. Tables of
 //! Unicode are those of the crate, so scripts that Unicode 17 added are known and empty.
 
@@ -39,7 +44,7 @@ pub fn translate(pattern: &str) -> Result<String, Refused> {
     parser::Parser::new(pattern).parse()
 }
 
-/// Compiles a pattern of Go.
+/// Compiles a pattern of Go. A few that Go accepts are refused as too large.
 pub fn compile(pattern: &str) -> Result<Regex, Refused> {
     let translated = translate(pattern)?;
     regex::RegexBuilder::new(&translated)

@@ -58,6 +58,19 @@ fn deep_and_large_patterns_are_refused_as_in_go() {
 }
 
 #[test]
+fn a_pattern_that_only_go_can_compile_is_valid_and_too_large() {
+    let fits = r"\pL{1000}";
+    assert!(compile(fits).is_ok());
+    let pattern = fits.repeat(5);
+    assert!(translate(&pattern).is_ok());
+    let refused = compile(&pattern).expect_err("the compiled form is beyond the limit");
+    assert!(
+        refused.to_string().contains("expression too large"),
+        "{refused}"
+    );
+}
+
+#[test]
 fn long_patterns_are_read_in_linear_time() {
     for part in ["{", "{1", "(?i)k", "[a-z]", "(?:a|b)", r"\Qx\E", "(?i"] {
         let pattern = part.repeat(100_000);

@@ -171,7 +171,8 @@ impl Schema {
         self.default.as_ref()
     }
 
-    /// Whether `text` matches the pattern. An invalid pattern matches everything.
+    /// Whether `text` matches the pattern. One that is too large to be compiled here matches everything,
+    /// because a refused value could be right.
     pub(super) fn matches(&self, text: &str) -> bool {
         let compiled = self
             .compiled

@@ -137,7 +137,7 @@ fn requests_need_the_token_and_wrong_ones_are_explained() {
             "",
             "{}",
             400,
-            "either \"fault\" or \"event\"",
+            "one of \"fault\", \"event\" and \"view\"",
         ),
         (
             "POST /faults?cluster=7",
@@ -155,6 +155,14 @@ fn requests_need_the_token_and_wrong_ones_are_explained() {
             "there is no snapshot 7",
         ),
         ("DELETE /clusters/0", "", "", 404, "there is no fork 0"),
+        (
+            "POST /snapshots/7/restore",
+            "",
+            "",
+            404,
+            "there is no snapshot 7",
+        ),
+        ("POST /requests", "", "", 400, "missing field `bodies`"),
         (
             "POST /watches/pods/explode",
             "",
@@ -198,6 +206,58 @@ fn faults_of_a_fork_end_with_it_and_touch_no_other_cluster() {
     );
     let (gone, _) = server.call(&format!("GET /faults/{}", rule["id"]), &Value::Null);
     assert_eq!(gone, 404);
+}
+
+#[test]
+fn a_restore_returns_to_a_snapshot_while_controllers_run() {
+    let server = Server::start(&["--nodes=1"]);
+    let deployments = "/apis/apps/v1/namespaces/default/deployments";
+    let web = json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"},
+        "spec": {"replicas": 2, "selector": {"matchLabels": {"app": "web"}}, "template": {
+            "metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "main", "image": "web"}]},
+        }},
+    });
+    assert_eq!(server.api("POST", deployments, &web).0, 201);
+    // The jump returns when the work in it is done.
+    let settle = || server.call("POST /time", &json!({"stopped": true, "advance": "30s"}));
+    settle();
+    let pods = || {
+        let list = server.object("/api/v1/namespaces/default/pods");
+        let of_web = list["items"].as_array().unwrap().iter();
+        of_web
+            .map(|pod| {
+                let phase = pod["status"]["phase"].as_str().unwrap();
+                format!("{} {phase}", pod["metadata"]["uid"].as_str().unwrap())
+            })
+            .collect::<Vec<_>>()
+    };
+    let before = pods();
+    assert_eq!(before.len(), 2);
+    assert!(before.iter().all(|pod| pod.ends_with(" Running")));
+    let (_, prepared) = server.call("POST /snapshots", &Value::Null);
+
+    let all = "/api/v1/namespaces/default/pods";
+    assert_eq!(server.api("DELETE", all, &Value::Null).0, 200);
+    settle();
+    let others = pods();
+    assert_eq!(others.len(), 2);
+    assert!(others.iter().all(|pod| !before.contains(pod)));
+    let restore = format!("POST /snapshots/{}/restore", prepared["snapshot"]);
+    assert_eq!(server.call(&restore, &Value::Null).0, 200);
+    assert_eq!(pods(), before);
+    settle();
+    assert_eq!(pods(), before, "there is nothing to correct");
+
+    // The cluster works on: a larger size has more pods.
+    let larger = format!("{deployments}/web");
+    let mut web = server.object(&larger);
+    web["spec"]["replicas"] = 3.into();
+    assert_eq!(server.api("PUT", &larger, &web).0, 200);
+    settle();
+    let after = pods();
+    assert_eq!(after.len(), 3);
+    assert!(before.iter().all(|pod| after.contains(pod)));
 }
 
 #[test]

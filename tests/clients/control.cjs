@@ -20,6 +20,17 @@ async function stories() {
   assert.strictEqual(await rule.hits(), 1);
   const requests = await server.requests();
   assert.ok(requests.some((request) => request.resource === "namespaces" && request.status === 409));
+  await server.keepBodies();
+  await server.namespace("seen-");
+  await server.keepBodies(false);
+  const seen = (await server.requests()).findLast((request) => request.verb === "create" && request.resource === "namespaces");
+  assert.strictEqual(seen.body.metadata.generateName, "seen-");
+  assert.match(seen.answer.metadata.name, /^seen-/);
+  const view = await server.fault({ match: { resource: "namespaces" }, view: { behind: 1 } });
+  await view.remove();
+  const prepared = await server.snapshot();
+  await server.restore(prepared);
+  await assert.rejects(server.restore(prepared + 1), /there is no snapshot/);
   await server.stopTime();
   const before = await server.now();
   await server.advance("1h");

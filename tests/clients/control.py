@@ -42,7 +42,36 @@ with steersman.Server(nodes=1) as server:
     creations = [found for found in server.requests() if (found["verb"], found["resource"]) == ("create", "configmaps")]
     own = [found["status"] for found in creations if found["path"].startswith(f"/api/v1/namespaces/{namespace}/")]
     assert {429, 201} <= set(own), own
+    server.keep_bodies()
+    core.create_namespaced_config_map(namespace, config_map("written"))
+    server.keep_bodies(False)
+    core.read_namespaced_config_map("written", namespace)
+    [written, read] = [found for found in server.requests() if found["path"].endswith(("/configmaps", "/written"))][-2:]
+    assert written["body"]["metadata"]["name"] == "written" and written["answer"]["metadata"]["uid"], written
+    assert written["contentType"] == "application/json" and "body" not in read, (written, read)
     server.clear_requests()
+
+    # A cache that lags behind shows the state before.
+    with server.fault(view="now", resource="configmaps", client="OpenAPI-Generator"):
+        core.delete_namespaced_config_map("written", namespace)
+        cached = core.list_namespaced_config_map(namespace, resource_version="0").items
+        assert "written" in {found.metadata.name for found in cached}
+        assert "written" not in names(server, namespace)
+
+    # The server returns to a snapshot while it is watched.
+    prepared = server.snapshot()
+    uid = core.read_namespaced_config_map("a", namespace).metadata.uid
+    core.delete_namespaced_config_map("a", namespace)
+    listed = core.list_namespaced_config_map(namespace)
+    server.restore(prepared)
+    watch = kubernetes.watch.Watch()
+    since = listed.metadata.resource_version
+    for event in watch.stream(core.list_namespaced_config_map, namespace, resource_version=since, timeout_seconds=60):
+        assert (event["type"], event["object"].metadata.uid) == ("ADDED", uid), event
+        watch.stop()
+        break
+    else:
+        raise AssertionError("the watch saw no return")
 
     # A fork has the objects of the snapshot, and changes of either side stay there.
     prepared = server.snapshot()

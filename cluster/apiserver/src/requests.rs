@@ -97,9 +97,9 @@ impl RequestLog {
         }
     }
 
-    /// Keeps the bodies of requests from now on.
-    pub fn keep_contents(&self) {
-        self.contents.store(true, Ordering::Relaxed);
+    /// Whether the log keeps the bodies of requests from now on. At first it does not.
+    pub fn keep_contents(&self, kept: bool) {
+        self.contents.store(kept, Ordering::Relaxed);
     }
 
     pub(crate) fn keeps_contents(&self) -> bool {

@@ -26,10 +26,15 @@ export type RequestFault =
 /** The failure of a watch at an event. */
 export type EventFault = "close" | "expire" | { delay: string } | { delayUpTo: string } | { drop: string } | { coalesce: string };
 
+/** The state that a lagging watch cache shows to matching requests: of now, of a revision, or before the latest changes. */
+export type View = "now" | { at: number } | { behind: number };
+
+/** A rule has one of `fault`, `event` and `view`; a view has no `times`. */
 export interface Rule {
   match?: Match;
   fault?: RequestFault;
   event?: EventFault;
+  view?: View;
   times?: number;
 }
 
@@ -41,6 +46,10 @@ export interface RequestRecord {
   user: string;
   status: number;
   revision: number;
+  contentType?: string;
+  /** JSON, else a text, else `{ base64 }`; null if it is empty. Absent unless `keepBodies` was called. */
+  body?: unknown;
+  answer?: unknown;
 }
 
 export class Fault {
@@ -56,8 +65,10 @@ export class Cluster {
   fault(rule: Rule): Promise<Fault>;
   watches(plural: string, action: "stall" | "resume" | "break"): Promise<void>;
   requests(): Promise<RequestRecord[]>;
+  keepBodies(kept?: boolean): Promise<void>;
   clearRequests(): Promise<void>;
   snapshot(): Promise<number>;
+  restore(snapshot: number): Promise<void>;
   stop(): Promise<void>;
 }
 

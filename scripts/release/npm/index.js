@@ -40,7 +40,7 @@ class Cluster {
   async namespace(prefix = "test-") {
     return (await this.#ask("POST", this.#of("/namespaces"), { prefix })).namespace;
   }
-  /** Adds a rule: `{ match, fault | event, times }`, as docs/testing.md describes. */
+  /** Adds a rule: `{ match, fault | event | view, times }`, as docs/control.md describes. */
   async fault(rule) {
     return new Fault(this.#ask, (await this.#ask("POST", this.#of("/faults"), rule)).id);
   }
@@ -52,13 +52,21 @@ class Cluster {
   async requests() {
     return (await this.#ask("GET", this.#of("/requests"))).requests;
   }
+  /** Whether further requests are listed with their bodies: `contentType`, `body` and `answer`. */
+  async keepBodies(kept = true) {
+    await this.#ask("POST", this.#of("/requests"), { bodies: kept });
+  }
   /** Empties the list of requests. */
   async clearRequests() {
     await this.#ask("DELETE", this.#of("/requests"));
   }
-  /** The objects as they are now, for `Server.fork`. */
+  /** The objects as they are now, for `Server.fork` and `restore`. */
   async snapshot() {
     return (await this.#ask("POST", this.#of("/snapshots"))).snapshot;
+  }
+  /** Makes the objects those of a snapshot. Watches see each difference as a change. */
+  async restore(snapshot) {
+    await this.#ask("POST", this.#of(`/snapshots/${snapshot}/restore`));
   }
   /** Ends a fork. */
   async stop() {

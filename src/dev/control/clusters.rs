@@ -81,7 +81,7 @@ impl Clusters {
 
     /// Adds a rule to the faults of a cluster, and returns its number.
     pub(super) fn add_fault(&self, cluster: u64, rule: Rule) -> Result<u64> {
-        let rule = rule.add(self.get(cluster)?.faults())?;
+        let rule = rule.add(&self.get(cluster)?)?;
         let mut state = self.state.lock();
         let id = state.number();
         state.rules.insert(id, (cluster, rule));
@@ -112,6 +112,21 @@ impl Clusters {
         Ok((id, revision))
     }
 
+    fn snapshot(&self, id: u64) -> Result<Snapshot> {
+        let state = self.state.lock();
+        let snapshot = state.snapshots.get(&id);
+        snapshot
+            .cloned()
+            .ok_or_else(|| Refusal::missing("snapshot", id))
+    }
+
+    /// Makes the objects of a cluster those of a snapshot.
+    pub(super) fn restore(&self, snapshot: u64, cluster: u64) -> Result<()> {
+        let snapshot = self.snapshot(snapshot)?;
+        let returned = self.get(cluster)?.return_to(&snapshot);
+        returned.map_err(|status| Refusal::bad(status.message))
+    }
+
     pub(super) fn remove_snapshot(&self, id: u64) -> Result<()> {
         let removed = self.state.lock().snapshots.remove(&id);
         removed
@@ -123,13 +138,7 @@ impl Clusters {
     pub(super) async fn fork(&self, wanted: Wanted) -> Result<Value> {
         let snapshot = match wanted.snapshot {
             None => self.first.snapshot(),
-            Some(id) => {
-                let state = self.state.lock();
-                let snapshot = state.snapshots.get(&id);
-                snapshot
-                    .cloned()
-                    .ok_or_else(|| Refusal::missing("snapshot", id))?
-            }
+            Some(id) => self.snapshot(id)?,
         };
         let failed = |error: &dyn std::fmt::Display| {
             Refusal(

@@ -1,8 +1,10 @@
-//! Faults as JSON: the requests or watch events that they apply to, and their effect.
+//! Faults as JSON: the requests or watch events that they apply to, and their effect. A stale view is one,
+//! too.
 
 use std::time::Duration;
 
 use serde::Deserialize;
+use steersman_devcluster::DevCluster;
 use steersman_devcluster::faults::{
     EventFault, Faults, Matcher, RequestFault, RuleId, conflict, expired, internal_error, throttled,
 };
@@ -20,6 +22,8 @@ pub(super) struct Rule {
     fault: Option<Fault>,
     /// The failure of a matching event of open watches.
     event: Option<Event>,
+    /// The revision that the watch cache shows to matching requests.
+    view: Option<View>,
     /// The number of matches after which the rule ends; without it, the rule stays until removed.
     times: Option<usize>,
 }
@@ -96,14 +100,39 @@ enum Event {
     Expire,
 }
 
+/// The state of a watch cache that lags behind.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+enum View {
+    /// That of the moment at which the rule is added.
+    Now,
+    /// No later one than of this revision.
+    At(u64),
+    /// That before the latest changes, by their number.
+    Behind(u64),
+}
+
 impl Rule {
     /// Adds the rule to the faults of a cluster.
-    pub(super) fn add(self, faults: &Faults) -> Result<RuleId> {
+    pub(super) fn add(self, cluster: &DevCluster) -> Result<RuleId> {
+        let faults = cluster.faults();
         let matcher = self.r#match.matcher();
-        match (self.fault, self.event) {
-            (Some(fault), None) => Ok(faults.on_request(matcher, fault.of_request(), self.times)),
-            (None, Some(event)) => Ok(faults.on_event(matcher, event.of_watch(), self.times)),
-            _ => Err(Refusal::bad("a rule has either \"fault\" or \"event\"")),
+        match (self.fault, self.event, self.view) {
+            (Some(fault), None, None) => {
+                Ok(faults.on_request(matcher, fault.of_request(), self.times))
+            }
+            (None, Some(event), None) => Ok(faults.on_event(matcher, event.of_watch(), self.times)),
+            (None, None, Some(_)) if self.times.is_some() => Err(Refusal::bad(
+                "a \"view\" stays until it is removed, so it has no \"times\"",
+            )),
+            (None, None, Some(view)) => Ok(match view {
+                View::Now => faults.hold_view(matcher, cluster.revision()),
+                View::At(revision) => faults.hold_view(matcher, revision),
+                View::Behind(revisions) => faults.lag_view(matcher, revisions),
+            }),
+            _ => Err(Refusal::bad(
+                "a rule has one of \"fault\", \"event\" and \"view\"",
+            )),
         }
     }
 }
@@ -191,14 +220,13 @@ pub(super) fn state(faults: &Faults, id: RuleId) -> (usize, Option<String>) {
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
-    use steersman_devcluster::DevCluster;
     use steersman_values::clock::Clock;
 
     use super::*;
 
     fn add(cluster: &DevCluster, rule: Value) -> std::result::Result<RuleId, String> {
         let rule: Rule = serde_json::from_value(rule).map_err(|error| error.to_string())?;
-        rule.add(cluster.faults()).map_err(|refusal| refusal.1)
+        rule.add(cluster).map_err(|refusal| refusal.1)
     }
 
     #[tokio::test(start_paused = true)]
@@ -216,6 +244,28 @@ mod tests {
         cluster.create(map("b")).await.unwrap();
         let (hits, last) = state(cluster.faults(), id);
         assert_eq!((hits, last.as_deref()), (1, Some("create configmaps")));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn views_show_old_states_to_those_who_accept_them() {
+        let cluster = DevCluster::new(Clock::system());
+        let map = |name: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}});
+        cluster.create(map("a")).await.unwrap();
+        let before = cluster.revision();
+        cluster.create(map("b")).await.unwrap();
+        for (view, then, seen) in [
+            (json!("now"), map("c"), 2),
+            (json!({"at": before}), map("d"), 1),
+            (json!({"behind": 2}), map("e"), 3),
+        ] {
+            let rule = json!({"match": {"resource": "configmaps"}, "view": view});
+            let id = add(&cluster, rule).unwrap();
+            cluster.create(then).await.unwrap();
+            let cached = "/api/v1/namespaces/default/configmaps?resourceVersion=0";
+            let list = cluster.get(cached).await.unwrap();
+            assert_eq!(list["items"].as_array().unwrap().len(), seen, "{view}");
+            cluster.faults().remove(id);
+        }
     }
 
     #[tokio::test(start_paused = true)]
@@ -242,9 +292,16 @@ mod tests {
         ] {
             add(&cluster, json!({"event": event})).unwrap();
         }
+        for view in [json!("now"), json!({"at": 3}), json!({"behind": 1})] {
+            add(&cluster, json!({"view": view})).unwrap();
+        }
         for wrong in [
             json!({}),
             json!({"fault": "reset", "event": "close"}),
+            json!({"fault": "reset", "view": "now"}),
+            json!({"view": "now", "times": 1}),
+            json!({"view": "then"}),
+            json!({"view": {"behind": -1}}),
             json!({"fault": "explode"}),
             json!({"fault": {"delay": "soon"}}),
             json!({"match": {"kind": "Pod"}, "fault": "reset"}),

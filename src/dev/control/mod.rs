@@ -1,11 +1,12 @@
 //! The control interface of `steersman apiserver --control`: faults, the request log, snapshots, forks and
 //! namespaces, over HTTP, for tests in any language.
 //!
-//! It has a port of its own on 127.0.0.1 and a token, which the ready line names. docs/testing.md describes
+//! It has a port of its own on 127.0.0.1 and a token, which the ready line names. docs/control.md describes
 //! the requests.
 
 mod clusters;
 mod faults;
+mod log;
 mod time;
 
 use std::net::{Ipv4Addr, SocketAddr};
@@ -143,16 +144,22 @@ fn router(clusters: Arc<Clusters>, token: &str) -> Router {
         .route("/watches/{plural}/{action}", post(change_watches))
         .route("/discovery/{group}/{action}", post(change_discovery))
         .route("/time", get(show_time).post(change_time))
-        .route("/requests", get(show_requests).delete(clear_requests))
+        .route(
+            "/requests",
+            get(show_requests)
+                .post(change_requests)
+                .delete(clear_requests),
+        )
         .route("/namespaces", post(add_namespace))
         .route("/snapshots", post(add_snapshot))
         .route("/snapshots/{id}", axum::routing::delete(remove_snapshot))
+        .route("/snapshots/{id}/restore", post(restore_snapshot))
         .route("/clusters", post(add_cluster))
         .route("/clusters/{id}", axum::routing::delete(remove_cluster))
         .fallback(|| async {
             Refusal(
                 StatusCode::NOT_FOUND,
-                "there is no such path; see docs/testing.md".to_owned(),
+                "there is no such path; see docs/control.md".to_owned(),
             )
         })
         .with_state(clusters)
@@ -222,14 +229,14 @@ async fn change_time(State(clusters): Shared, body: Bytes) -> Result {
 
 async fn show_requests(State(clusters): Shared, Query(of): Query<Of>) -> Result {
     let cluster = clusters.get(of.cluster)?;
-    let requests = cluster.requests().into_iter().map(|request| {
-        json!({
-            "verb": request.verb, "resource": request.resource, "path": request.path,
-            "userAgent": request.user_agent, "user": request.user, "status": request.status,
-            "revision": request.revision,
-        })
-    });
-    Ok(Answer(json!({"requests": requests.collect::<Vec<_>>()})))
+    let requests: Vec<Value> = cluster.requests().iter().map(log::shown).collect();
+    Ok(Answer(json!({"requests": requests})))
+}
+
+async fn change_requests(State(clusters): Shared, Query(of): Query<Of>, body: Bytes) -> Result {
+    let change: log::Change = read(&body)?;
+    change.apply(&clusters.get(of.cluster)?);
+    Ok(Answer(json!({})))
 }
 
 async fn clear_requests(State(clusters): Shared, Query(of): Query<Of>) -> Result {
@@ -263,6 +270,15 @@ async fn add_namespace(State(clusters): Shared, Query(of): Query<Of>, body: Byte
 async fn add_snapshot(State(clusters): Shared, Query(of): Query<Of>) -> Result {
     let (id, revision) = clusters.add_snapshot(of.cluster)?;
     Ok(Answer(json!({"snapshot": id, "revision": revision})))
+}
+
+async fn restore_snapshot(
+    State(clusters): Shared,
+    Query(of): Query<Of>,
+    Path(id): Path<u64>,
+) -> Result {
+    clusters.restore(id, of.cluster)?;
+    Ok(Answer(json!({})))
 }
 
 async fn remove_snapshot(State(clusters): Shared, Path(id): Path<u64>) -> Result {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::Server;
+use crate::kinds::Resource;
 use crate::registry::Registered;
 use crate::status::Status;
 use crate::store::{Change, Object};
@@ -48,6 +49,26 @@ impl Server {
         Ok(())
     }
 
+    /// Removes an object without regard to its finalizers and dependents, if it exists. Watches see the
+    /// deletion. Fails as [`Server::load`].
+    pub fn unload(&self, object: &Value) -> Result<(), Status> {
+        let (entry, key) = self.place_of(object)?;
+        let resource = &entry.resource;
+        while let Some(current) = entry.store.get(&key) {
+            let change = Change::Remove;
+            let removed =
+                entry
+                    .store
+                    .commit(resource, &self.revisions, &key, Some(&current), change);
+            if removed.is_ok() {
+                self.hand_over(resource, Some(&current), None);
+                self.settle_if_definition(resource);
+                break;
+            }
+        }
+        Ok(())
+    }
+
     /// The row of an object of a file, and its key.
     fn place_of(&self, object: &Value) -> Result<(Arc<Registered>, String), Status> {
         let text = |pointer: &str| {
@@ -76,7 +97,11 @@ impl Server {
 
     fn loaded(&self, entry: &Registered, old: Option<&Object>, new: &Arc<Object>) {
         self.hand_over(&entry.resource, old, Some(new));
-        if entry.resource.is("CustomResourceDefinition") {
+        self.settle_if_definition(&entry.resource);
+    }
+
+    fn settle_if_definition(&self, resource: &Resource) {
+        if resource.is("CustomResourceDefinition") {
             self.settle_definitions();
         }
     }

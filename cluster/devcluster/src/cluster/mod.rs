@@ -337,7 +337,12 @@ impl DevCluster {
     /// Keeps the bodies of requests and answers from now on, for [`DevCluster::requests`]; see
     /// [`Transcript`](crate::transcript::Transcript).
     pub fn keep_contents(&self) {
-        self.server.log.keep_contents();
+        self.server.log.keep_contents(true);
+    }
+
+    /// Ends [`DevCluster::keep_contents`]. Records of earlier requests have their bodies still.
+    pub fn drop_contents(&self) {
+        self.server.log.keep_contents(false);
     }
 
     /// Clears the request log.

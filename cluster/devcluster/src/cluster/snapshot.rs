@@ -38,6 +38,11 @@ impl Snapshot {
         DevCluster::over(Arc::new(self.server.fork()))
     }
 
+    /// The server with the objects.
+    pub(super) fn objects_of(&self) -> &Server {
+        &self.server
+    }
+
     /// The revision of the latest change in the snapshot.
     pub fn revision(&self) -> u64 {
         self.server.revisions.current()

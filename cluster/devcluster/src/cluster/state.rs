@@ -1,10 +1,11 @@
 //! All objects of a cluster, out of it and into another one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use serde_json::Value;
+use steersman_apiserver::Server;
 
-use super::DevCluster;
+use super::{DevCluster, Snapshot};
 use crate::status::Status;
 
 /// Kinds that no server here serves, as `apiVersion kind`, with the number of their objects.
@@ -38,6 +39,35 @@ fn is_definition(object: &Value) -> bool {
     text(object, "/kind") == "CustomResourceDefinition"
 }
 
+/// What an object keeps in all versions of its kind: group, kind, namespace and name.
+type Identity = [String; 4];
+
+fn identity(object: &Value) -> Identity {
+    let group = text(object, "/apiVersion").split_once('/');
+    let group = group.map_or("", |(group, _)| group);
+    let rest = ["/kind", "/metadata/namespace", "/metadata/name"];
+    let [kind, namespace, name] = rest.map(|at| text(object, at).to_owned());
+    [group.to_owned(), kind, namespace, name]
+}
+
+/// Whether two states of an object differ in their resource versions only.
+fn is_unchanged(one: &Value, other: &Value) -> bool {
+    let unversioned = |object: &Value| {
+        let mut object = object.clone();
+        object["metadata"]["resourceVersion"].take();
+        object
+    };
+    unversioned(one) == unversioned(other)
+}
+
+/// All objects of a server in the order of their versions, without those about the server itself.
+fn dump(server: &Server) -> Vec<Value> {
+    let mut objects = server.dump();
+    objects.retain(|object| !is_of_the_server(object));
+    objects.sort_by_key(version);
+    objects
+}
+
 fn is_of_the_server(object: &Value) -> bool {
     OF_THE_SERVER.contains(&(
         text(object, "/kind"),
@@ -50,10 +80,7 @@ impl DevCluster {
     /// All stored objects with their UIDs, versions and statuses, for [`DevCluster::restore`]. Objects
     /// about the server itself are left out.
     pub fn dump(&self) -> Vec<Value> {
-        let mut objects = self.server.dump();
-        objects.retain(|object| !is_of_the_server(object));
-        objects.sort_by_key(version);
-        objects
+        dump(&self.server)
     }
 
     /// Stores objects unchanged, as another API server left them: with UIDs, owners, times and
@@ -100,6 +127,68 @@ impl DevCluster {
         Ok(skipped)
     }
 
+    /// Makes the objects those of `snapshot` again, while clients and controllers use the cluster. UIDs, owners,
+    /// times and statuses are those of then. Watches see each difference as a change, with a new resource
+    /// version.
+    ///
+    /// Other tasks of the same thread see no state in between. Fails for an object that no definition
+    /// of the snapshot declares.
+    ///
+    /// ```
+    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// use serde_json::json;
+    /// use steersman_devcluster::DevCluster;
+    ///
+    /// let cluster = DevCluster::builder().nodes(1).start().await?;
+    /// let prepared = cluster.snapshot();
+    /// let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings"}});
+    /// cluster.create(map).await?;
+    /// cluster.return_to(&prepared)?;
+    /// assert_eq!(cluster.count("configmaps"), prepared.objects("configmaps").len());
+    /// # Ok(())
+    /// # }
+    /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(example()).unwrap();
+    /// ```
+    pub fn return_to(&self, snapshot: &Snapshot) -> Result<(), Status> {
+        let past = dump(snapshot.objects_of());
+        let kept: HashSet<Identity> = past.iter().map(identity).collect();
+        let present = dump(&self.server).into_iter();
+        let later: Vec<Value> = present
+            .filter(|object| !kept.contains(&identity(object)))
+            .collect();
+        let (later_definitions, later): (Vec<_>, Vec<_>) =
+            later.into_iter().partition(is_definition);
+        let (definitions, objects): (Vec<_>, Vec<_>) = past.into_iter().partition(is_definition);
+        // A definition goes after its objects, and comes before them.
+        for object in later.iter().rev() {
+            self.server.unload(object)?;
+        }
+        self.put_back(definitions)?;
+        for definition in &later_definitions {
+            self.server.unload(definition)?;
+        }
+        self.put_back(objects)
+    }
+
+    /// Stores those of the objects that differ from the present ones.
+    fn put_back(&self, objects: Vec<Value>) -> Result<(), Status> {
+        let present = dump(&self.server).into_iter();
+        let present: HashMap<Identity, Value> =
+            present.map(|object| (identity(&object), object)).collect();
+        for object in objects {
+            match present.get(&identity(&object)) {
+                Some(now) if is_unchanged(now, &object) => continue,
+                // An object of that name with another UID is another object.
+                Some(now) if text(now, "/metadata/uid") != text(&object, "/metadata/uid") => {
+                    self.server.unload(now)?;
+                }
+                _ => {}
+            }
+            self.server.load(object)?;
+        }
+        Ok(())
+    }
+
     /// Later changes have resource versions beyond `revision`, the last one of another cluster whose
     /// objects this one has.
     pub fn continue_after(&self, revision: u64) {
@@ -110,6 +199,8 @@ impl DevCluster {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use serde_json::json;
     use steersman_values::clock::Clock;
 
@@ -122,6 +213,22 @@ mod tests {
         })
     }
 
+    fn definition(singular: &str, kind: &str) -> Value {
+        json!({
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": {"name": format!("{singular}s.example.dev")},
+            "spec": {
+                "group": "example.dev", "scope": "Namespaced",
+                "names": {
+                    "plural": format!("{singular}s"), "singular": singular, "kind": kind, "listKind": format!("{kind}List"),
+                },
+                "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {
+                    "type": "object", "x-kubernetes-preserve-unknown-fields": true,
+                }}}],
+            },
+        })
+    }
+
     #[tokio::test(start_paused = true)]
     async fn objects_keep_uid_and_version_in_any_order() {
         let cluster = DevCluster::new(Clock::system());
@@ -130,17 +237,8 @@ mod tests {
             "metadata": {"name": "g", "namespace": "default", "resourceVersion": "700000"},
             "status": {"ready": true},
         });
-        let definition = json!({
-            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-            "metadata": {"name": "gadgets.example.dev", "resourceVersion": "900000"},
-            "spec": {
-                "group": "example.dev", "scope": "Namespaced",
-                "names": {"plural": "gadgets", "singular": "gadget", "kind": "Gadget", "listKind": "GadgetList"},
-                "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {
-                    "type": "object", "x-kubernetes-preserve-unknown-fields": true,
-                }}}],
-            },
-        });
+        let mut definition = definition("gadget", "Gadget");
+        definition["metadata"]["resourceVersion"] = "900000".into();
         let unknown =
             json!({"apiVersion": "metrics.k8s.io/v1", "kind": "Sample", "metadata": {"name": "s"}});
         let objects = vec![
@@ -180,6 +278,75 @@ mod tests {
         let new = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "new"}});
         let created = cluster.create(new).await.unwrap();
         assert!(version(&created) > 900_000, "{created}");
+    }
+
+    /// All objects without their resource versions.
+    fn state(cluster: &DevCluster) -> BTreeMap<Identity, Value> {
+        let objects = cluster.dump().into_iter();
+        let unversioned = objects.map(|mut object| {
+            object["metadata"]["resourceVersion"].take();
+            (identity(&object), object)
+        });
+        unversioned.collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_return_undoes_all_changes_before_the_eyes_of_watches() {
+        let cluster = DevCluster::new(Clock::system());
+        let map = |name: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}});
+        let custom = |kind: &str| json!({"apiVersion": "example.dev/v1", "kind": kind, "metadata": {"name": "x"}});
+        cluster
+            .create_all([definition("gadget", "Gadget"), custom("Gadget")])
+            .await
+            .unwrap();
+        cluster
+            .create_all(["changed", "deleted", "replaced", "same"].map(map))
+            .await
+            .unwrap();
+        let before = state(&cluster);
+        let prepared = cluster.snapshot();
+
+        let path = |name: &str| cluster.path("configmaps", "default", name);
+        let change = json!({"data": {"a": "b"}});
+        cluster.patch(&path("changed"), change).await.unwrap();
+        cluster.delete(&path("deleted")).await.unwrap();
+        cluster.delete(&path("replaced")).await.unwrap();
+        let later = [map("replaced"), map("new"), definition("widget", "Widget")];
+        cluster.create_all(later).await.unwrap();
+        cluster.create(custom("Widget")).await.unwrap();
+        let gadgets = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/gadgets.example.dev";
+        cluster.delete(gadgets).await.unwrap();
+        let gone = cluster.wait_for(
+            "customresourcedefinitions",
+            Duration::from_secs(9),
+            |found| found.len() == 1,
+        );
+        gone.await.unwrap();
+
+        let last = cluster.revision();
+        cluster.return_to(&prepared).unwrap();
+        assert_eq!(state(&cluster), before);
+        let changes = cluster.changes(last).unwrap().into_iter();
+        let seen: Vec<_> = changes
+            .map(|(plural, event)| format!("{plural} {:?} {}", event.kind, event.object().name()))
+            .collect();
+        let expected = [
+            "configmaps Deleted new",
+            "customresourcedefinitions Added gadgets.example.dev",
+            "customresourcedefinitions Deleted widgets.example.dev",
+            "gadgets Added x",
+            "configmaps Modified changed",
+            "configmaps Added deleted",
+            "configmaps Deleted replaced",
+            "configmaps Added replaced",
+        ];
+        assert_eq!(seen, expected);
+        let served = cluster.get(&cluster.path("gadgets", "default", "x")).await;
+        assert!(version(&served.unwrap()) > last);
+
+        let last = cluster.revision();
+        cluster.return_to(&prepared).unwrap();
+        assert_eq!(cluster.revision(), last, "there was nothing to change");
     }
 
     #[tokio::test(start_paused = true)]

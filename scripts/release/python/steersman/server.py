@@ -52,16 +52,17 @@ class Cluster:
         """Creates a namespace with a name of its own, and returns the name."""
         return self._control("POST", self._of("/namespaces"), {"prefix": prefix})["namespace"]
 
-    def fault(self, fault=None, *, event=None, times=None, **match):
+    def fault(self, fault=None, *, event=None, view=None, times=None, **match):
         """Makes matching requests fail (`fault`), or matching events of open watches (`event`).
 
+        `view` lets the watch cache lag behind for matching requests: "now", {"at": revision} or {"behind": 2}.
         `match` are verb, resource, subresource, namespace, name, client, writes, except_ and nth; an absent
         one matches all. `fault` is "reset", "loseAnswer", "hang", {"reject": "conflict"},
-        {"reject": {"code": 429, "message": "..."}}, {"delay": "1s"}, and so on: docs/testing.md.
+        {"reject": {"code": 429, "message": "..."}}, {"delay": "1s"}, and so on: docs/control.md.
         """
         if "except_" in match:
             match["except"] = match.pop("except_")
-        rule = {"match": match, "times": times, "fault": fault, "event": event}
+        rule = {"match": match, "times": times, "fault": fault, "event": event, "view": view}
         rule = {key: value for key, value in rule.items() if value is not None}
         return Fault(self._control, self._control("POST", self._of("/faults"), rule)["id"])
 
@@ -73,13 +74,21 @@ class Cluster:
         """The latest requests, oldest first: dictionaries with verb, resource, path, userAgent, user, status."""
         return self._control("GET", self._of("/requests"))["requests"]
 
+    def keep_bodies(self, kept=True):
+        """Whether further requests are listed with their bodies: contentType, body and answer."""
+        self._control("POST", self._of("/requests"), {"bodies": kept})
+
     def clear_requests(self):
         """Empties the list of requests."""
         self._control("DELETE", self._of("/requests"))
 
     def snapshot(self):
-        """The objects as they are now, for `Server.fork`."""
+        """The objects as they are now, for `Server.fork` and `restore`."""
         return self._control("POST", self._of("/snapshots"))["snapshot"]
+
+    def restore(self, snapshot):
+        """Makes the objects those of a snapshot. Watches see each difference as a change."""
+        self._control("POST", self._of(f"/snapshots/{snapshot}/restore"))
 
     def stop(self):
         """Ends a fork."""

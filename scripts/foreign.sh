@@ -2,7 +2,7 @@
 # Runs test suites of other projects against the embedded cluster and, with real programs, against a
 # real one. Downloads nothing.
 #   scripts/foreign.sh [--assets FOLDER] [--binary PROGRAM] [--results FOLDER] [--servers LIST]
-#                      [--jobs N] [--only PATTERN] [--write FILE] SUITE=PATH...
+#                      [--jobs N] [--batch N] [--only PATTERN] [--write FILE] SUITE=PATH...
 #
 #   e2e=PROGRAM        e2e.test of Kubernetes: conformance specs of five special interest groups
 #   test-cmd=FOLDER    test/cmd of Kubernetes' source tree; _output/bin must have kubectl and kubectl-convert
@@ -14,14 +14,15 @@
 # --servers: `embedded`; `real`, which is etcd, kube-apiserver, kube-controller-manager and kube-scheduler of
 # --assets with simulated nodes; `manager`, the same with Steersman as the manager. Without it, `embedded`, and with
 # --assets the others as well. --results keeps logs and results; a further run with the same folder adds to them.
+# --jobs is the number of processes of e2e, and --batch that of the specs of a process, which takes seconds to start.
 # --only selects e2e specs by a regular expression, and the environment variable WHAT suites of test/cmd by name. --write
-# renews the table in FILE from --results.
+# renews the rows in FILE of the suites that have results.
 # PYTHON is a Python with pytest and the packages of the suite. PORT and the five ports after it are used.
 set -euo pipefail
 root=$(realpath "$(dirname "$0")/..")
 
 usage() { sed --quiet '2,/^set /s/^# \{0,1\}//p' "$0" >&2; exit 2; }
-assets= binary=$root/target/debug/steersman results= servers= jobs=2 only=. write=
+assets= binary=$root/target/debug/steersman results= servers= jobs=2 batch=1 only=. write=
 declare -A suites
 while [ $# != 0 ]; do
   case $1 in
@@ -30,6 +31,7 @@ while [ $# != 0 ]; do
     --results) results=$(realpath --canonicalize-missing "$2"); shift ;;
     --servers) servers=${2//,/ }; shift ;;
     --jobs) jobs=$2; shift ;;
+    --batch) batch=$2; shift ;;
     --only) only=$2; shift ;;
     --write) write=$(realpath "$2"); shift ;;
     e2e=* | test-cmd=* | kube-rs=* | python=* | kr8s=* | lightkube=* | kopf=* | envtest-js=*)
@@ -96,10 +98,12 @@ api_server() { # FOLDER [FLAG...]
     --service-account-key-file="$data/sa.key" --service-account-signing-key-file="$data/sa.key" \
     --service-account-issuer=https://kubernetes.default.svc --enable-bootstrap-token-auth --allow-privileged=true "${@:2}"
   until_ready "https://127.0.0.1:$port/readyz"
+  # An empty configuration, because that of a system may want a key identifier, which the authority of test/cmd lacks.
+  printf '[req]\ndistinguished_name = name\n[name]\n' >"$data/openssl.cnf"
   # Some clients know certificates only, and others tokens.
-  openssl req -x509 -CA "$data/ca.crt" -CAkey "$data/ca.key" -newkey rsa:2048 -nodes -keyout "$data/admin.key" \
-    -out "$data/admin.crt" -subj /O=system:masters/CN=admin -addext basicConstraints=critical,CA:false \
-    -addext extendedKeyUsage=clientAuth 2>>"$log/openssl.log"
+  openssl req -config "$data/openssl.cnf" -x509 -CA "$data/ca.crt" -CAkey "$data/ca.key" -newkey rsa:2048 -nodes \
+    -keyout "$data/admin.key" -out "$data/admin.crt" -subj /O=system:masters/CN=admin \
+    -addext basicConstraints=critical,CA:false -addext extendedKeyUsage=clientAuth 2>>"$log/openssl.log"
   # The first certificate is that of the server, the second one its authority.
   cat >"$data/kubeconfig" <<END
 apiVersion: v1
@@ -151,22 +155,29 @@ cluster() { # SERVER
 run_e2e() { # SERVER
   cluster "$1"
   grep ^pass "$log/results" | cut --fields=2 >"$log/passed" || true
-  "$python" "$root/scripts/foreign.py" specs "${suites[e2e]}" | sort | { grep --extended-regexp -e "$only" || true; } |
+  "$python" "$root/scripts/foreign.py" specs "${suites[e2e]}" | sort >"$log/tests"
+  { grep --extended-regexp -e "$only" "$log/tests" || true; } |
     { grep --invert-match --line-regexp --fixed-strings --file="$log/passed" || true; } >"$log/specs"
   mkdir --parents "$log/specs.d"
-  spec() {
-    local file=$2/specs.d/$(tr --complement --squeeze-repeats '[:alnum:]\n' - <<<"$3" | cut --bytes=2-120).log
-    timeout 900 "$1" --provider=skeleton --allowed-not-ready-nodes=-1 --ginkgo.no-color --kubeconfig="$KUBECONFIG" \
-      --ginkgo.focus="$(sed 's/[][\.*+?(){}|^$]/\\&/g' <<<"$3")\$" >"$file" 2>&1 || true
-    case $(grep --only-matching --extended-regexp '[01] Passed \| [01] Failed' "$file") in
-      '1 Passed | 0 Failed') echo "pass	$3" ;;
-      '0 Passed | 0 Failed') echo "skip	$3" ;;
-      *) echo "fail	$3" ;;
-    esac
+  specs() { # PROGRAM LOG NAME...
+    local file=$2/specs.d/$(tr --complement --squeeze-repeats '[:alnum:]\n' - <<<"$3" | cut --bytes=2-120)
+    rm --force "$file.json"
+    timeout $((900 * ($# - 2))) "$1" --provider=skeleton --allowed-not-ready-nodes=-1 --ginkgo.no-color \
+      --kubeconfig="$KUBECONFIG" --ginkgo.json-report="$file.json" \
+      --ginkgo.focus="($(printf '%s\n' "${@:3}" | sed 's/[][\.*+?(){}|^$]/\\&/g' | paste --serial --delimiters='|'))\$" \
+      >"$file.log" 2>&1 || true
+    # A process that had to be killed leaves no report.
+    if [ -f "$file.json" ]; then
+      "$python" "$root/scripts/foreign.py" ginkgo "$file.json"
+      rm "$file.json"
+    else
+      printf 'fail\t%s\n' "${@:3}"
+    fi
   }
-  export -f spec
+  export python root
+  export -f specs
   each() { # NUMBER AT ONCE
-    xargs --no-run-if-empty --delimiter='\n' --max-args=1 --max-procs="$1" bash -c 'spec "$@"' spec "${suites[e2e]}" "$log"
+    xargs --no-run-if-empty --delimiter='\n' --max-args="$batch" --max-procs="$1" bash -c 'specs "$@"' specs "${suites[e2e]}" "$log"
   }
   # Serial specs change nodes, which others see.
   { grep --invert-match --fixed-strings '[Serial]' "$log/specs" || true; } | each "$jobs"
@@ -224,7 +235,7 @@ pytest() { # SERVER FOLDER TESTS...
 
 run_kube_rs() { # SERVER
   cluster "$1"
-  (cd "${suites[kube-rs]}" && cargo test --lib --workspace --exclude e2e --all-features --no-fail-fast -- --ignored --test-threads=1) \
+  (cd "${suites[kube-rs]}" && cargo test --offline --lib --workspace --exclude e2e --all-features --no-fail-fast -- --ignored --test-threads=1) \
     >"$log/output" 2>&1 || true
   "$python" "$root/scripts/foreign.py" cargo "$log/output"
 }

@@ -23,6 +23,7 @@ mod docs;
 mod election;
 mod failover;
 mod follow;
+mod foreign;
 mod harness;
 mod health;
 mod hostile;

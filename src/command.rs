@@ -16,7 +16,7 @@ use tokio::runtime::{Builder, Runtime};
 use crate::api::Connection;
 use crate::command_line::{self, Command, Options};
 use crate::config::{Config, ConfigError, join_errors};
-use crate::follow::{self, Settle};
+use crate::follow::{self, Reports, Settle};
 use crate::logs::{self, LogFormat, Verbosity};
 use crate::manager::{Manager, RunError};
 use crate::registry::ControllerRegistry;

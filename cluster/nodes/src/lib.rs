@@ -28,6 +28,7 @@ mod needs;
 mod pod;
 mod register;
 mod resize;
+mod restart_rules;
 mod restarts;
 mod rules;
 mod scheduler;

@@ -19,7 +19,7 @@ use steersman_values::resource::{self, ResourceType};
 use super::BEHAVIOUR;
 use super::ending::Ending;
 use super::needs::{EnvFromWire, EnvWire, Need, VolumeWire};
-use super::restarts::{REMOVED, Rule};
+use super::restart_rules::{REMOVED, Rule};
 use super::rules::{AffinityWire, PortWire, Rules, RulesWire, SpreadWire};
 
 /// The scheduler of pods without `spec.schedulerName`.

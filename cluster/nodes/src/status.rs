@@ -13,7 +13,8 @@ use steersman_objects::{Object, ResourceList, Resources};
 use super::ending::back_off;
 use super::needs::Missing;
 use super::pod::{Container, Reported, SimPod};
-use super::restarts::{ALL_RESTARTING, REMOVED};
+use super::restart_rules::REMOVED;
+use super::restarts::ALL_RESTARTING;
 use super::stages::{Health, Stage};
 
 /// Exit code of a container that a signal has ended: 128 and SIGTERM.

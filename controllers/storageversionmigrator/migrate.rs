@@ -2,9 +2,8 @@
 //!
 //! Upstream: `storageversionmigrator.go`.
 //!
-//! An apply or merge patch without fields keeps the object as it is, but the API server decodes it and stores it
-//! anew. The storage layer skips a write only if the stored bytes are equal, and other versions have other
-//! bytes.
+//! An apply or merge patch without fields keeps the object as it is. The API server decodes it and stores it
+//! anew, unless the stored bytes are equal. Other versions have other bytes.
 
 use std::sync::Arc;
 
@@ -141,8 +140,9 @@ impl Migrator {
         if is_conflict(&answer) {
             answer = self.store(target, object).await;
         }
-        // A deleted object needs no migration. Applies meet a conflict.
-        if self.patches && answer.as_ref().is_err_and(ApiError::is_not_found) {
+        // A deleted object needs no migration. Applies meet a conflict. A 404 without the object's name tells of the
+        // type or of a proxy.
+        if self.patches && answer.as_ref().is_err_and(ApiError::is_object_not_found) {
             return Ok(());
         }
         if is_conflict(&answer) {

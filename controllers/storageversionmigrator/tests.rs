@@ -1,5 +1,7 @@
 //! Whole syncs against the in-memory API server, which has StorageVersionMigrations as a custom kind.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 use steersman_devcluster::definitions::definition;
 use steersman_devcluster::faults::{Matcher, conflict, internal_error};
@@ -265,23 +267,42 @@ async fn objects_are_patched_since_1_37() {
         let world = World::migrating_as(Release::of_minor(minor)).await;
         world.create_maps(&["a", "b"]).await;
         let patch = Matcher::new("patch", "configmaps").name("a");
-        let gone = Status::new(404, "NotFound", "configmaps \"a\" not found");
+        let mut gone = Status::new(404, "NotFound", "configmaps \"a\" not found");
+        gone.details = Some(Box::new(json!({"name": "a", "kind": "configmaps"})));
         world.cluster.faults().reject(patch, gone, None);
         world.create(migration("m", "", "configmaps")).await;
         let found = world.conditions_of("m").await;
         assert_eq!(found[1][0], outcome, "1.{minor}: {found:?}");
         let requests = world.requests_of(DESCRIPTOR.identity);
         let of_maps = |line: &&String| line.starts_with("patch") && line.contains("configmaps");
-        let mut patches = requests.iter().filter(of_maps);
-        let is_apply = |line: &String| line.contains("force=true");
+        let patches = requests.iter().filter(of_maps);
+        let applies: Vec<bool> = patches.map(|line| line.contains("force=true")).collect();
+        assert!(!applies.is_empty());
         assert!(
-            patches.all(|line| is_apply(line) == (minor == 36)),
+            applies.iter().all(|is_apply| *is_apply == (minor == 36)),
             "{requests:?}"
         );
         if minor == 37 {
             assert_eq!(world.rewritten(), ["a 404", "b 200"]);
         }
     }
+}
+
+/// A type that is not served for a moment, or a proxy before the API server, answers so.
+#[tokio::test(start_paused = true)]
+async fn a_404_without_the_name_of_the_object_ends_no_migration() {
+    let world = World::migrating_as(Release::of_minor(37)).await;
+    world.create_maps(&["a"]).await;
+    let patch = Matcher::new("patch", "configmaps");
+    let unserved = Status::new(404, "NotFound", "404 page not found");
+    let rule = world.cluster.faults().reject(patch, unserved, None);
+    world.create(migration("m", "", "configmaps")).await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let found = world.find("storageversionmigrations", "m").unwrap();
+    let conditions = found["status"]["conditions"].to_string();
+    assert!(!conditions.contains("Succeeded"), "{conditions}");
+    world.cluster.faults().remove(rule);
+    assert_eq!(world.conditions_of("m").await[1][0], "Succeeded");
 }
 
 #[tokio::test(start_paused = true)]

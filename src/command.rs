@@ -163,6 +163,17 @@ fn refuse(errors: &[ConfigError]) -> ExitCode {
     ExitCode::FAILURE
 }
 
+/// Logs warnings about flags that the followed release lacks.
+fn warn_of_flags(config: &Config) {
+    let release = config.features.releases.emulated;
+    let lacks = |name: &&str| !release.has_flag(name);
+    for flag in config.options().given().filter(lacks) {
+        tracing::warn!(
+            "--{flag} is no flag of kube-controller-manager {release}, which would refuse it"
+        );
+    }
+}
+
 /// Logs warnings about settings that have no effect, or a surprising one.
 fn warn(config: &Config) {
     config.features.warn();
@@ -170,13 +181,6 @@ fn warn(config: &Config) {
         tracing::warn!(
             names = config.without_effect.join(" "),
             "these are accepted but have no effect yet"
-        );
-    }
-    let release = config.features.releases.emulated;
-    let lacks = |name: &&str| !release.has_flag(name);
-    for flag in config.options().given().filter(lacks) {
-        tracing::warn!(
-            "--{flag} is no flag of kube-controller-manager {release}, which would refuse it; it has its effect here"
         );
     }
     for (flag, workers) in &config.without_workers {
@@ -244,6 +248,8 @@ async fn serve(
     if config.features.releases != assumed {
         warn(&config);
     }
+    // Only the API server tells the release.
+    warn_of_flags(&config);
     loop {
         if let Some(reason) = nothing_to_run(&config) {
             return Err(RunError::NothingToRun(reason).into());
@@ -255,6 +261,7 @@ async fn serve(
             Err(RunError::ReleaseChanged(release)) => {
                 config = config.following(release).map_err(Settle::Config)?;
                 warn(&config);
+                warn_of_flags(&config);
             }
             ended => return ended.map_err(Settle::Run),
         }

@@ -15,7 +15,7 @@ use prometheus::Registry;
 use serde::Deserialize;
 use steersman_client::{ApiClient, ApiError};
 use steersman_releases::Release;
-use steersman_releases::follow::{INTERVAL, Sightings};
+use steersman_releases::follow::{INTERVAL, Sightings, WINDOW};
 use steersman_runtime::tasks::CancellationToken;
 use tokio::time::Instant;
 
@@ -190,7 +190,9 @@ impl Follower {
         let next = self.next();
         let oldest = self.sightings.lock().oldest(self.start.elapsed());
         // A newer server may be one of several, until an older one was not seen for a while.
-        if let Some(oldest) = oldest.filter(|oldest| oldest.nearest_known() == self.current) {
+        let is_settled = self.start.elapsed() >= WINDOW;
+        let oldest = oldest.filter(|oldest| is_settled && oldest.nearest_known() == self.current);
+        if let Some(oldest) = oldest {
             self.reports.report(oldest);
         }
         if next != self.current && !self.changed.is_cancelled() {
@@ -255,8 +257,9 @@ mod tests {
         let clients = Clients::new(connection, &config, &Registry::new()).unwrap();
         let changed = CancellationToken::new();
         let follower = Follower::new(&config, &clients, &reports, changed).unwrap();
-        assert!(follower.is_current(TIMEOUT).await);
         minor.store(38, Ordering::Relaxed);
+        assert!(follower.is_current(TIMEOUT).await);
+        assert_eq!(told(), Some(37), "an older server may come up again");
         // (seconds since the last look, the release that was told last)
         for (seconds, expected) in [(30, 37), (240, 37), (30, 38), (30, 38)] {
             tokio::time::sleep(Duration::from_secs(seconds)).await;

@@ -27,8 +27,8 @@ pub(crate) fn columns(output: impl AsFd) -> Option<usize> {
     (size.ws_col > 0).then_some(size.ws_col.into())
 }
 
-/// The output of `--help`: the flags and gates of `release`, or all flags. `commands` are names and summaries of subcommands. With `columns`, texts
-/// are wrapped, as upstream does on a terminal.
+/// The output of `--help`: flags, gates and controllers of `release`, or all flags. `commands` are names and summaries of
+/// subcommands. With `columns`, texts are wrapped, as upstream does on a terminal.
 pub(crate) fn help(
     release: Option<Release>,
     registry: &ControllerRegistry,
@@ -39,7 +39,8 @@ pub(crate) fn help(
         Some(columns) => wrapped(&ABOUT.replace('\n', " "), 0, columns) + "\n",
         None => ABOUT.to_owned(),
     };
-    format!("{about}\n{}", listed(release, registry, commands, columns))
+    let registry = release.map_or_else(|| registry.clone(), |release| registry.at(release));
+    format!("{about}\n{}", listed(release, &registry, commands, columns))
 }
 
 /// The usage text, which is also printed before an error about a flag.
@@ -265,7 +266,11 @@ mod tests {
             assert_eq!(found, has_flag, "{release:?}");
             assert!(text.contains(gate), "{release:?}");
         }
-        assert!(!shown(Some("1.34")).contains("NativeHistograms"));
+        let old = shown(Some("1.34"));
+        assert!(
+            !old.contains("NativeHistograms") && !old.contains("podgroup-protection-controller")
+        );
+        assert!(shown(None).contains("podgroup-protection-controller"));
     }
 
     #[test]

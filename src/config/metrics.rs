@@ -28,11 +28,12 @@ const LABEL: &str = "[a-zA-Z_][a-zA-Z0-9_]*";
 /// The flag that names the release whose hidden families are shown.
 const HIDDEN: &str = "show-hidden-metrics-for-version";
 
-/// Whether a manager that equals `release` accepts the value of `--show-hidden-metrics-for-version`: nothing, or the
-/// release before it.
+/// Whether a manager that equals `release` accepts the value of `--show-hidden-metrics-for-version`: nothing, the release
+/// before it, or the one before that of the binary. Upstream compares with the binary, which here serves several releases.
 pub(super) fn accepts(options: &Options, release: Release) -> bool {
     let hidden = options.text(HIDDEN);
-    hidden.is_empty() || hidden == release.previous().to_string()
+    let previous = [release, Release::DEFAULT].map(|release| release.previous().to_string());
+    hidden.is_empty() || previous.contains(&hidden)
 }
 
 /// Reads the flags and the file of `--allow-metric-labels-manifest`, for a manager that equals `release`. Errors have

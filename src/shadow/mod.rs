@@ -204,7 +204,8 @@ async fn shadow(options: Options, settings: &Settings) -> Result<u64, ShadowErro
     );
     let config = only_watching(options)?;
     let connection = Connection::from_config(&config)?;
-    let config = follow::settle(config, &connection, &Reports::default()).await?;
+    let reports = Reports::default();
+    let config = follow::settle(config, &connection, &reports).await?;
     let ledger = Arc::new(Mutex::new(Ledger::new(settings.grace)));
     let mut connection = Connection::from_config(&config)?;
     // Look-ups are reads. They pass the same door all the same.
@@ -221,7 +222,15 @@ async fn shadow(options: Options, settings: &Settings) -> Result<u64, ShadowErro
     let mut watcher = Watcher::new(client, present, ledger, settings.output);
     let began = Instant::now();
     let end = settings.time.map(|time| began + time);
-    while let Ended::NewLeader = term(&config, &connection, &mut watcher, &mut signals, end).await?
+    while let Ended::NewLeader = term(
+        &config,
+        &connection,
+        &reports,
+        &mut watcher,
+        &mut signals,
+        end,
+    )
+    .await?
     {
         complain!("The present manager has a new leader. The controllers start anew.");
     }
@@ -240,11 +249,13 @@ enum Ended {
 async fn term(
     config: &Config,
     connection: &Connection,
+    reports: &Reports,
     watcher: &mut Watcher,
     signals: &mut Signals,
     end: Option<Instant>,
 ) -> Result<Ended, ShadowError> {
     let manager = Manager::new(config.clone(), connection.clone(), Clock::system())?;
+    let manager = manager.with_reports(reports);
     let progress = manager.progress();
     let stop = CancellationToken::new();
     let mut running = std::pin::pin!(manager.run(stop.clone()));

@@ -42,7 +42,7 @@ pub const FLAGS: &[FlagSpan] = &[
     since(
         35,
         "controller-shutdown-timeout",
-        "`k8s.io/controller-manager/options/generic.go`",
+        "`kube-controller-manager/app/options/options.go`",
     ),
     since(35, "min-compatibility-version", "#133980"),
     since(36, "tls-curve-preferences", "#137115"),

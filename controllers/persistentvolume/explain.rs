@@ -15,9 +15,9 @@ use steersman_values::resource::{
 };
 use steersman_why::{Code, Doc, Explanation, Reason, World, existing, warning};
 
-use super::claim::{Step, step};
+use super::claim::{DecideError, Step, step};
 use super::known::Volumes;
-use super::matching::AttributesClasses;
+use super::matching::{AttributesClasses, MatchError};
 use super::unclassified::{names, unclassified};
 use super::{NAME, enlarged, source};
 
@@ -72,12 +72,7 @@ pub(crate) fn claim(world: &World, doc: &Doc, answer: &mut Explanation) {
     let attributes = AttributesClasses::with_gate(!is_off);
     let users = || users(world, doc, &claim);
     match step(&claim, &known, &stored, attributes, users) {
-        Err(error) => {
-            answer.add(
-                Reason::new(Code::SelectorInvalid, NAME, error.to_string())
-                    .who("owner of the claim or its class"),
-            );
-        }
+        Err(error) => answer.add(undecided(&error)),
         // The claim is new, or its sync waits behind others.
         Ok(Step::Bind(volume) | Step::Complete(volume)) => {
             let message = format!("volume {} fits, and is bound next", volume.meta.name);
@@ -108,6 +103,21 @@ pub(crate) fn claim(world: &World, doc: &Doc, answer: &mut Explanation) {
             );
         }
     }
+}
+
+/// The reason for a claim whose step is unknown.
+fn undecided(error: &DecideError) -> Reason {
+    let (code, who) = match error {
+        DecideError::Match {
+            source: MatchError::AttributesClass { .. },
+            ..
+        } => (
+            Code::NoMatchingVolume,
+            "administrator of the controller manager (feature gate VolumeAttributesClass), or owner of the claim",
+        ),
+        _ => (Code::SelectorInvalid, "owner of the claim or its class"),
+    };
+    Reason::new(code, NAME, error.to_string()).who(who)
 }
 
 /// Whether `claim` asks for `volume`, which belongs to another claim.

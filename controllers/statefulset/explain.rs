@@ -4,10 +4,10 @@
 
 use std::sync::Arc;
 
-use steersman_objects::{PersistentVolumeClaim, Pod, StatefulSet, UpdateStrategy};
+use steersman_objects::{ObjectKey, PersistentVolumeClaim, Pod, StatefulSet, UpdateStrategy};
 use steersman_options::features::STATEFUL_SET_RECREATE_STRATEGY;
 use steersman_values::resource::{PERSISTENT_VOLUME_CLAIMS, PODS, SERVICES};
-use steersman_why::{Code, Doc, Explanation, Reason, World, keys, refusal, warning};
+use steersman_why::{Code, Doc, Explanation, Inside, Reason, World, keys, refusal, warning};
 
 use super::NAME;
 use super::claims;
@@ -51,15 +51,18 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
         answer.reasons.clear();
         return;
     }
-    let is_recreated = set.spec.update_strategy == UpdateStrategy::Recreate;
-    if is_recreated && let Some(refusal) = warning(world, doc, &["UnknownStrategy"]) {
+    if set.spec.update_strategy == UpdateStrategy::Recreate {
+        let gate = STATEFUL_SET_RECREATE_STRATEGY.name;
         match &world.inside {
-            // The failure of the key says it.
-            Some(_) if world.has_gate_off(STATEFUL_SET_RECREATE_STRATEGY.name) => return,
+            // The failure of the key is a part of the answer.
+            Some(leader) if has_failed(&**leader, doc, gate) => return,
             Some(_) => {}
             None => {
-                answer.add(Reason::new(Code::SyncFailed, NAME, refusal.message).who(REFUSED_BY));
-                return;
+                if let Some(refusal) = warning(world, doc, &["UnknownStrategy"]) {
+                    let reason = Reason::new(Code::SyncFailed, NAME, refusal.message);
+                    answer.add(reason.who(REFUSED_BY));
+                    return;
+                }
             }
         }
     }
@@ -113,8 +116,20 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
     }
 }
 
-/// Whether all old pods of `set` end before a new one is created. Without its gate, older releases than 1.37 roll such
-/// a set.
+/// Whether the last sync of `doc` failed, and its error names `part`.
+fn has_failed(leader: &dyn Inside, doc: &Doc, part: &str) -> bool {
+    let key = ObjectKey::new(doc.namespace(), doc.name()).to_string();
+    let failures = leader
+        .keys(NAME, &key)
+        .into_iter()
+        .filter_map(|key| key.failure);
+    failures
+        .into_iter()
+        .any(|failure| failure.error.contains(part))
+}
+
+/// Whether all old pods of `set` end before a new one is created. A sync without the gate that does not fail rolls
+/// the set: the release is older than 1.37.
 fn recreates(world: &World, set: &StatefulSet) -> bool {
     let is_off = world.has_gate_off(STATEFUL_SET_RECREATE_STRATEGY.name);
     set.spec.update_strategy == UpdateStrategy::Recreate && !is_off
@@ -388,19 +403,35 @@ fn rolling(plan: &Plan<'_>, old: &[&str], answer: &mut Explanation) {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use jiff::Timestamp;
     use serde_json::{Value, json};
     use steersman_values::resource::{EVENTS, ResourceType, STATEFUL_SETS};
-    use steersman_why::{Dependent, Inside, KeyState, Loaded, ManagerState, Need};
+    use steersman_why::{Dependent, Failure, KeyState, Loaded, ManagerState, Need};
 
     use super::*;
 
-    /// A leader with the gate of `Recreate` in this state.
-    struct Leader(bool);
+    /// A leader with the gate of `Recreate` in this state, and whether its sync refuses the set.
+    struct Leader(bool, bool);
 
     impl Inside for Leader {
-        fn keys(&self, _: &str, _: &str) -> Vec<KeyState> {
-            Vec::new()
+        fn keys(&self, controller: &str, key: &str) -> Vec<KeyState> {
+            assert_eq!((controller, key), (NAME, "ns/web"));
+            let error = format!("gate {} is disabled", STATEFUL_SET_RECREATE_STRATEGY.name);
+            let failure = Failure {
+                error,
+                category: "decision",
+                request: None,
+                count: 1,
+                first: Duration::ZERO,
+                last: Duration::ZERO,
+                is_dropped: false,
+            };
+            vec![KeyState {
+                failure: self.1.then_some(failure),
+                ..KeyState::default()
+            }]
         }
 
         fn manager(&self) -> ManagerState {
@@ -452,7 +483,8 @@ mod tests {
             "metadata": {"name": "e", "namespace": "ns"}, "type": "Warning", "reason": "UnknownStrategy",
             "message": "the gate is disabled", "lastTimestamp": "2026-11-30T12:00:30Z",
         });
-        let inside = gate.map(|is_on| Arc::new(Leader(is_on)) as Arc<dyn Inside>);
+        let leader = |is_on: bool| Leader(is_on, !is_on && is_refused);
+        let inside = gate.map(|is_on| Arc::new(leader(is_on)) as Arc<dyn Inside>);
         let none = |_: &World, of: &ResourceType, doc: &Doc| Explanation::new(doc.subject(of), "");
         let mut world = World::new("2026-11-30T12:01:00Z".parse().unwrap(), inside, none);
         let mut load = |of: &ResourceType, fields: &str, found: Vec<Value>| {

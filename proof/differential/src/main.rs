@@ -1,17 +1,24 @@
-//! Plays random sequences of writes on a real and on the embedded API server, and compares every
-//! answer: HTTP status, error, object and managed fields.
+//! Sends writes to a real and to the embedded API server, and compares every answer: HTTP status,
+//! error, warnings, object and managed fields.
 //!
-//! seed -> [`sequence`] -> [`play`] on both servers -> [`shrink`] -> report
+//! - random sequences: seed -> [`sequence`] -> [`play`] on both servers -> [`shrink`] -> report
+//! - documents of projects: folders -> [`documents`] -> [`published`] -> report, and a table ([`tally`])
 //!
 //! The real server is that of `KUBECONFIG`, or one that is started from the folder
 //! `KUBEBUILDER_ASSETS`.
 
+mod answer;
+mod documents;
+mod kinds;
 mod play;
+mod published;
 mod sample;
 mod sequence;
 mod shrink;
+mod tally;
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -22,15 +29,15 @@ use jiff::Timestamp;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::{Value, json};
 use steersman_controlplane::{ControlPlane, Settings};
-use steersman_devcluster::DevCluster;
-use steersman_values::clock::Clock;
+use steersman_devcluster::{Admission, DevCluster};
 
-use play::{Servers, differences, send};
+use answer::send;
+use play::Servers;
 use sequence::Sequence;
 
 /// The options of the program.
 #[derive(Debug, Parser)]
-#[command(about = "Compares random sequences of writes between a real and the embedded API server")]
+#[command(about = "Compares the answers of a real and of the embedded API server")]
 struct Options {
     /// Number of sequences.
     #[arg(long, default_value_t = 1000)]
@@ -41,7 +48,10 @@ struct Options {
     /// Only sequences of this kind.
     #[arg(long)]
     only: Option<String>,
-    /// Sequences at a time.
+    /// In place of sequences, the YAML documents below these folders, one folder for each project.
+    #[arg(long, num_args = 1.., value_name = "FOLDER")]
+    documents: Vec<PathBuf>,
+    /// Sequences or documents at a time.
     #[arg(long, default_value_t = 4)]
     jobs: usize,
     /// The most differences to shrink and show.
@@ -57,11 +67,34 @@ async fn main() -> Result<()> {
     let kubeconfig = Kubeconfig::read_from(kubeconfig)?;
     let config =
         kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
-    let cluster = DevCluster::full(Clock::runtime(Timestamp::now()));
+    let cluster = embedded_server().await?;
     let servers = Servers {
         real: kube::Client::try_from(config)?,
         embedded: cluster.client(),
     };
+    if options.documents.is_empty() {
+        play_sequences(&servers, &options).await
+    } else {
+        published::compare(&servers, &options.documents, options.jobs).await
+    }
+}
+
+/// An embedded server with the admission plugins of the real one, and likewise without controllers.
+async fn embedded_server() -> Result<DevCluster> {
+    let admission = Admission {
+        default_accounts: false,
+        root_ca: false,
+        protected_claims: true,
+        protected_volumes: true,
+        protected_classes: true,
+        ..Admission::FULL
+    };
+    let builder = DevCluster::builder().admission(admission).metrics(false);
+    Ok(builder.start().await?)
+}
+
+/// Plays the random sequences on both servers.
+async fn play_sequences(servers: &Servers, options: &Options) -> Result<()> {
     for client in [&servers.real, &servers.embedded] {
         define_kinds(client).await?;
     }
@@ -69,7 +102,6 @@ async fn main() -> Result<()> {
     // Objects with finalizers stay, so that each run has names of its own.
     let run = Timestamp::now().as_second() % 1_000_000;
     let seeds = options.seed..options.seed + options.sequences;
-    let servers = &servers;
     let only = options.only.as_deref();
     let played = futures::stream::iter(seeds)
         .map(|seed| async move {
@@ -135,7 +167,7 @@ async fn define_kinds(client: &kube::Client) -> Result<()> {
             "metadata": {"name": format!("{plural}.{group}")},
             "spec": spec,
         });
-        let (code, answer) = send(
+        let answer = send(
             client,
             "POST",
             DEFINITIONS,
@@ -143,15 +175,19 @@ async fn define_kinds(client: &kube::Client) -> Result<()> {
             definition.to_string(),
         )
         .await?;
-        if code >= 300 && code != 409 {
-            bail!("the definition of {} is refused: {answer}", kind.name);
+        if answer.code >= 300 && answer.code != 409 {
+            bail!(
+                "the definition of {} is refused: {}",
+                kind.name,
+                answer.body
+            );
         }
         for version in spec["versions"].as_array().into_iter().flatten() {
             let path = format!("/apis/{group}/{}/{plural}", text(&version["name"]));
             let mut attempts = 0;
             while send(client, "GET", &path, "application/json", String::new())
                 .await?
-                .0
+                .code
                 != 200
             {
                 attempts += 1;
@@ -179,13 +215,8 @@ fn report(seed: u64, sequence: &Sequence, difference: &play::Difference) {
     }
     let real = &difference.real;
     let embedded = &difference.embedded;
-    if real.code != embedded.code {
-        println!("  code: real {}, embedded {}", real.code, embedded.code);
-        println!("  real: {}\n  embedded: {}", real.body, embedded.body);
-    } else {
-        for line in differences(&real.body, &embedded.body) {
-            println!("  {line}");
-        }
+    for line in real.differences(embedded) {
+        println!("  {line}");
     }
 }
 

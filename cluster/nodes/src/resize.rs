@@ -565,6 +565,7 @@ mod tests {
             assert_eq!(found.map(|refusal| refusal.message), expected);
         }
     }
+
     /// A node with this allocatable CPU, and these further fields.
     fn node(cpu: &str, extra: &Value) -> SimNode {
         let mut json = json!({

@@ -28,8 +28,7 @@ impl Server {
     /// a 403, such as a missing ServiceAccount.
     pub(super) fn set_account(&self, namespace: &str, pod: &mut Value) -> Result<(), String> {
         if !pod["metadata"]["annotations"][MIRROR].is_null() {
-            let refusal = forbidden_to_mirrors(&pod["spec"]);
-            return refusal.map_or(Ok(()), |why| Err(why.to_owned()));
+            return self.check_account(namespace, pod);
         }
         let spec = &mut pod["spec"];
         let name = spec["serviceAccountName"]
@@ -57,6 +56,25 @@ impl Server {
         {
             spec["imagePullSecrets"] = Value::from(secrets.clone());
         }
+        secrets::unlisted(&account, spec).map_or(Ok(()), Err)
+    }
+
+    /// Checks account and Secrets of a new pod. Policies and webhooks may have changed them since
+    /// [`Server::set_account`].
+    pub(super) fn check_account(&self, namespace: &str, pod: &Value) -> Result<(), String> {
+        let spec = &pod["spec"];
+        if !pod["metadata"]["annotations"][MIRROR].is_null() {
+            let refusal = forbidden_to_mirrors(spec);
+            return refusal.map_or(Ok(()), |why| Err(why.to_owned()));
+        }
+        let account = spec["serviceAccountName"].as_str().unwrap_or_default();
+        if account.is_empty() {
+            let name = pod["metadata"]["name"].as_str().unwrap_or_default();
+            return Err(format!(
+                "no service account specified for pod {namespace}/{name}"
+            ));
+        }
+        let account = self.find_account(namespace, account)?;
         secrets::unlisted(&account, spec).map_or(Ok(()), Err)
     }
 

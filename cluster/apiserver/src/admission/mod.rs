@@ -6,8 +6,8 @@
 //!
 //! defaults -> limits' defaults -> account -> taints of nodes -> priority, tolerations, storage class
 //! -> finalizers of storage -> runtime class, labels of topology, ingress class -> mutating policies, webhooks
-//! -> validation -> limits, size of claims -> pod security -> overhead -> certificates -> resizes
-//! -> validating policies, webhooks -> quota -> store
+//! -> validation -> limits, size of claims -> account -> pod security -> overhead -> certificates
+//! -> resizes -> validating policies, webhooks -> quota -> store
 
 mod accounts;
 mod amounts;
@@ -178,6 +178,11 @@ impl Server {
     /// refuses.
     pub(crate) fn permit(&self, target: &Target, object: &Value) -> Result<(), Status> {
         self.permit_by_limits(target, object)?;
+        if target.resource().is("Pod") && self.admission.service_accounts {
+            let name = object["metadata"]["name"].as_str().unwrap_or_default();
+            self.check_account(&target.namespace, object)
+                .map_err(|why| Status::forbidden(target.resource().named(), name, &why))?;
+        }
         self.check_pod_security(target, object, None)?;
         if target.resource().is("Pod") {
             let name = object["metadata"]["name"].as_str().unwrap_or_default();

@@ -67,7 +67,7 @@ enum Stop {
     TooDeep,
 }
 
-/// What the operations of one patch have used up of its limits. A copy into itself doubles a value, so
+/// The use of its limits by the operations of one patch so far. A copy into itself doubles a value, so
 /// some thirty operations would fill the memory.
 struct Limits {
     copied: usize,
@@ -118,7 +118,7 @@ fn steps(path: &str) -> usize {
     path.matches('/').count()
 }
 
-/// The size of a value in JSON as Go writes it for a copy: safe inside of HTML, and a null that is the
+/// The size of a value in JSON as Go writes it for a copy, safe inside of HTML. A null that is the
 /// whole value costs nothing.
 fn written_size(value: &Value) -> usize {
     if value.is_null() {

@@ -8,6 +8,7 @@ use std::task::{Context, Poll};
 use bytes::{BufMut, Bytes, BytesMut};
 use futures::{Stream, StreamExt};
 use http_body::{Frame, SizeHint};
+use tokio::time::Sleep;
 
 use crate::metrics::Measured;
 use crate::store::Object;
@@ -73,8 +74,8 @@ impl Body {
         }
     }
 
-    /// Breaks a stream off when `end` completes.
-    pub(crate) fn broken_off(self, end: impl Future<Output = ()> + Send + 'static) -> Self {
+    /// Breaks a stream off at the end of a `Sleep`, which may be polled again after that.
+    pub(crate) fn broken_off(self, end: Sleep) -> Self {
         match self {
             Self::Whole(bytes) => Self::Whole(bytes),
             Self::Stream(mut pieces) => {

@@ -2,7 +2,10 @@
 //!
 //! Upstream: `scanner.go` of `encoding/json`.
 
-/// What `serde_json` says is for its own readers, so the text is read once more. `None` for JSON that Go takes.
+use crate::depth::{EXCEEDED, MAX_LEVELS};
+
+/// `serde_json` words its errors for its own readers, so the text is read once more. `None` for
+/// JSON without a mistake.
 pub(super) fn why(text: &[u8]) -> Option<String> {
     let mut scan = Scan { text, at: 0 };
     let read = scan.value().and_then(|()| {
@@ -16,9 +19,11 @@ pub(super) fn why(text: &[u8]) -> Option<String> {
         (Wrong::Character(place), Some(byte)) => {
             format!("invalid character {} {place}", shown(byte))
         }
-        (Wrong::Depth, _) => "exceeded max depth".to_owned(),
-        // Go ends a word or a number with a blank.
-        (Wrong::Character(place), None) if place.contains("literal") && place != STRING => {
+        (Wrong::Depth, _) => EXCEEDED.to_owned(),
+        // Go ends a word, a number or an escape with a blank.
+        (Wrong::Character(place), None)
+            if place.contains("escape") || place.contains("literal") && place != STRING =>
+        {
             format!("invalid character ' ' {place}")
         }
         (Wrong::Character(_), None) => "unexpected end of JSON input".to_owned(),
@@ -30,7 +35,7 @@ const STRING: &str = "in string literal";
 enum Wrong {
     /// The next byte is wrong here, or missing.
     Character(String),
-    /// Deeper than this reader goes.
+    /// More than [`MAX_LEVELS`].
     Depth,
 }
 
@@ -56,9 +61,6 @@ struct Scan<'t> {
     at: usize,
 }
 
-/// Most levels that this reader follows, on the stack of its caller.
-const LEVELS: usize = 200;
-
 impl Scan<'_> {
     fn peek(&self) -> Option<u8> {
         self.text.get(self.at).copied()
@@ -79,7 +81,7 @@ impl Scan<'_> {
     }
 
     fn value(&mut self) -> Result<(), Wrong> {
-        self.value_below(LEVELS)
+        self.value_below(MAX_LEVELS)
     }
 
     fn value_below(&mut self, levels: usize) -> Result<(), Wrong> {
@@ -199,7 +201,7 @@ mod tests {
     /// Each answer is that of kube-apiserver 1.36.2.
     #[test]
     fn mistakes_have_the_words_of_go() {
-        let cases: [(&[u8], &str); 24] = [
+        let cases: [(&[u8], &str); 26] = [
             (b"a: b", "'a' looking for beginning of value"),
             (b"{a: 1}", "'a' looking for beginning of object key string"),
             (b"{\"a\" 1}", "'1' after object key"),
@@ -220,6 +222,8 @@ mod tests {
             (b"\"a\nb\"", "'\\n' in string literal"),
             (b"\"\\q\"", "'q' in string escape code"),
             (b"\"\\u12g4\"", "'g' in \\u hexadecimal character escape"),
+            (b"\"\\", "' ' in string escape code"),
+            (b"\"\\u12", "' ' in \\u hexadecimal character escape"),
             (b"'a'", "'\\'' looking for beginning of value"),
             (b"\\", "'\\\\' looking for beginning of value"),
             (b"\x01", "'\\x01' looking for beginning of value"),
@@ -240,5 +244,15 @@ mod tests {
             super::why(b" {\"a\": [1, -2.5e3, null, \"\\u00e9\"]} "),
             None
         );
+    }
+
+    #[test]
+    fn levels_beyond_those_of_serde_json_are_too_many() {
+        for (levels, why) in [(MAX_LEVELS, None), (150, Some(EXCEEDED.to_owned()))] {
+            let text = "[".repeat(levels) + &"]".repeat(levels);
+            assert_eq!(super::why(text.as_bytes()), why);
+            let read = serde_json::from_str::<serde_json::Value>(&text);
+            assert_eq!(read.is_err(), why.is_some(), "{levels}");
+        }
     }
 }

@@ -342,8 +342,8 @@ fn usable(name: &str) -> Result<(), Status> {
     }
 }
 
-/// 500 for a namespace that no key of the storage can have, with the key of the object that a path names or a field selector
-/// wants. Upstream: `PrepareKey` of `apiserver/pkg/storage`.
+/// 500 for a namespace that no key of the storage can have. The error has the key of the object that a
+/// path names or a field selector wants. Upstream: `PrepareKey` of `apiserver/pkg/storage`.
 fn storable(target: &Target, selected: Option<&str>) -> Result<(), Status> {
     let namespace = &*target.namespace;
     if !matches!(namespace, "." | "..") {

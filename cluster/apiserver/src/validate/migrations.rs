@@ -32,6 +32,11 @@ pub(super) fn check(object: &Value, errors: &mut Errors) {
 pub(super) fn status_update(new: &Value, old: &Value, errors: &mut Errors) {
     let version = text(new, RESOURCE_VERSION);
     let before = text(old, RESOURCE_VERSION);
+    let is_number = !version.starts_with('0') && version.bytes().all(|byte| byte.is_ascii_digit());
+    if !is_number {
+        let why = format!("resource version is not well formed: {version}");
+        errors.invalid(RESOURCE_VERSION, version, why);
+    }
     disruption::conditions(CONDITIONS, list(new, CONDITIONS), errors);
     if !before.is_empty() && before != version {
         errors.invalid(RESOURCE_VERSION, version, "field is immutable");
@@ -98,8 +103,18 @@ mod tests {
             status("7", "Succeeded")["status"]["conditions"][0],
         ]}});
         // (old, new, a part of each error)
-        let cases: [(Value, Value, &[&str]); 5] = [
+        let cases: [(Value, Value, &[&str]); 7] = [
             (json!({}), status("7", "Running"), &[]),
+            (
+                json!({}),
+                status("07", "Running"),
+                &["resource version is not well formed: 07"],
+            ),
+            (
+                status("7", "Running"),
+                status("x", "Running"),
+                &["not well formed: x", "field is immutable"],
+            ),
             (status("7", "Running"), status("7", "Succeeded"), &[]),
             (
                 status("7", "Running"),

@@ -130,12 +130,13 @@ impl Decoder {
             } = match key {
                 Ok(key) => key,
                 Err(unsupported) => {
-                    let value = match value {
-                        Value::Null => "<nil>".to_owned(),
-                        value => go_syntax(&value),
-                    };
-                    let why = format!("{unsupported}, value: {value}");
-                    self.unsupported.get_or_insert(why);
+                    self.unsupported.get_or_insert_with(|| {
+                        let value = match value {
+                            Value::Null => "<nil>".to_owned(),
+                            value => go_syntax(&value),
+                        };
+                        format!("{unsupported}, value: {value}")
+                    });
                     continue;
                 }
             };

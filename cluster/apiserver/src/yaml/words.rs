@@ -174,16 +174,25 @@ fn wants_node(text: &str) -> bool {
 /// The innermost flow collection that is open at the end of a text.
 pub(super) fn innermost(text: &str) -> Option<Open> {
     let mut open = Vec::new();
-    let mut quote = None;
-    let mut before = ' ';
-    for letter in text.chars() {
-        match (quote, letter) {
-            (Some(_), '\n') if before == '\n' => {}
-            (Some(mark), _) if letter == mark && before != '\\' => quote = None,
+    // The letter that ends the quoted text or the comment here.
+    let mut end = None;
+    let mut before = '\n';
+    let mut letters = text.chars().peekable();
+    while let Some(letter) = letters.next() {
+        let begins = " \t\n[{,:".contains(before);
+        match (end, letter) {
+            (Some('"'), '\\') => {
+                letters.next();
+            }
+            (Some('\''), '\'') if letters.peek() == Some(&'\'') => {
+                letters.next();
+            }
+            (Some(mark), _) if letter == mark => end = None,
             (Some(_), _) => {}
-            (None, '"' | '\'') if " \n[{,:".contains(before) => quote = Some(letter),
-            (None, '[') => open.push(Open::FlowList),
-            (None, '{') => open.push(Open::FlowMapping),
+            (None, '#') if " \t\n".contains(before) => end = Some('\n'),
+            (None, '"' | '\'') if begins => end = Some(letter),
+            (None, '[') if begins || !open.is_empty() => open.push(Open::FlowList),
+            (None, '{') if begins || !open.is_empty() => open.push(Open::FlowMapping),
             (None, ']' | '}') => drop(open.pop()),
             _ => {}
         }
@@ -206,6 +215,31 @@ fn starts_with_tab(line: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::super::parse;
+    use super::{Open, innermost};
+
+    #[test]
+    fn brackets_of_comments_and_texts_open_no_collection() {
+        for text in [
+            "# [\na:\n",
+            "a: b # [\n",
+            "a: 'C:\\'\n",
+            "a: \"C:\\\\\"\n",
+            "a: \"\\\" [\"\n",
+            "a: 'it''s [' \n",
+            "a: x[1\n",
+            "a: [b]\n",
+        ] {
+            assert_eq!(innermost(text), None, "{text}");
+        }
+        for (text, open) in [
+            ("a: [1, {\n", Open::FlowMapping),
+            ("a: [1, # ]\n", Open::FlowList),
+            ("a: ['C:\\', {b: 1}\n", Open::FlowList),
+            ("{a: ''", Open::FlowMapping),
+        ] {
+            assert_eq!(innermost(text), Some(open), "{text}");
+        }
+    }
 
     /// Each answer is that of kube-apiserver 1.36.2 to an apply.
     #[test]

@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dump_of_a_cluster_has_no_largest_size() {
+    fn a_dump_of_thousands_of_objects_is_read() {
         let item = "- {apiVersion: v1, kind: ConfigMap, metadata: {name: a}}\n";
         // More nodes than parsers of configuration files take by default.
         let count = 25_100;

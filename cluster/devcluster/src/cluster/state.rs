@@ -39,7 +39,16 @@ fn is_definition(object: &Value) -> bool {
     text(object, "/kind") == "CustomResourceDefinition"
 }
 
-/// What an object keeps in all versions of its kind: group, kind, namespace and name.
+/// Whether a restore has to delete the present object before it stores the past one.
+fn is_another(now: &Value, past: &Value) -> bool {
+    let is_terminating = |object: &Value| !text(object, "/metadata/deletionTimestamp").is_empty();
+    // No deletion is taken back, so watchers such as the garbage collector have to see its end. A definition
+    // stays, because its objects would go with it.
+    let is_revived = is_terminating(now) && !is_terminating(past) && !is_definition(now);
+    is_revived || text(now, "/metadata/uid") != text(past, "/metadata/uid")
+}
+
+/// The parts of an object that are the same in all versions of its kind: group, kind, namespace and name.
 type Identity = [String; 4];
 
 fn identity(object: &Value) -> Identity {
@@ -178,10 +187,7 @@ impl DevCluster {
         for object in objects {
             match present.get(&identity(&object)) {
                 Some(now) if is_unchanged(now, &object) => continue,
-                // An object of that name with another UID is another object.
-                Some(now) if text(now, "/metadata/uid") != text(&object, "/metadata/uid") => {
-                    self.server.unload(now)?;
-                }
+                Some(now) if is_another(now, &object) => self.server.unload(now)?,
                 _ => {}
             }
             self.server.load(object)?;
@@ -303,6 +309,9 @@ mod tests {
             .create_all(["changed", "deleted", "replaced", "same"].map(map))
             .await
             .unwrap();
+        let mut guarded = map("guarded");
+        guarded["metadata"]["finalizers"] = json!(["example.dev/guard"]);
+        cluster.create(guarded).await.unwrap();
         let before = state(&cluster);
         let prepared = cluster.snapshot();
 
@@ -311,6 +320,7 @@ mod tests {
         cluster.patch(&path("changed"), change).await.unwrap();
         cluster.delete(&path("deleted")).await.unwrap();
         cluster.delete(&path("replaced")).await.unwrap();
+        cluster.delete(&path("guarded")).await.unwrap();
         let later = [map("replaced"), map("new"), definition("widget", "Widget")];
         cluster.create_all(later).await.unwrap();
         cluster.create(custom("Widget")).await.unwrap();
@@ -339,6 +349,8 @@ mod tests {
             "configmaps Added deleted",
             "configmaps Deleted replaced",
             "configmaps Added replaced",
+            "configmaps Deleted guarded",
+            "configmaps Added guarded",
         ];
         assert_eq!(seen, expected);
         let served = cluster.get(&cluster.path("gadgets", "default", "x")).await;

@@ -11,13 +11,12 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use steersman_client::ApiClient;
 use steersman_objects::{Object, ObjectReference};
-use steersman_releases::Release;
 use steersman_runtime::events::{EventRecorder, EventType, Origin};
 use steersman_runtime::tasks::{CancellationToken, Tasks};
 use steersman_values::clock::Clock;
 
 use super::pod::{Container, Reported, SimPod};
-use super::resize::{self, ALL_EVENTS, Step};
+use super::resize::{self, Step};
 use super::scheduler::Recorder;
 
 /// Capacity of the queue of Events. All simulated kubelets share it.
@@ -89,51 +88,47 @@ impl Journal {
 
     /// The containers of the pod are being stopped.
     pub(super) fn killing(&self, pod: &SimPod) {
-        self.kill(pod, &lists(pod), |container| {
-            format!("Stopping container {}", container.name)
-        });
-    }
-
-    /// All containers but ephemeral ones are being removed, to start again.
-    pub(super) fn removing(&self, pod: &SimPod) {
-        let [inits, containers, _] = lists(pod);
-        self.kill(pod, &[inits, containers], |_| "killing".to_owned());
-    }
-
-    fn kill(
-        &self,
-        pod: &SimPod,
-        lists: &[(&str, &[Container])],
-        message: impl Fn(&Container) -> String,
-    ) {
-        for (list, containers) in lists {
+        for (list, containers) in lists(pod) {
             for container in containers.iter().filter(|one| is_running(pod, one)) {
-                let part = part(list, container);
-                self.record(pod, part, EventType::Normal, "Killing", message(container));
+                let message = format!("Stopping container {}", container.name);
+                self.record(
+                    pod,
+                    part(list, container),
+                    EventType::Normal,
+                    "Killing",
+                    message,
+                );
             }
         }
     }
 
-    /// A kubelet of `release` takes this step of a resize.
-    pub(super) fn resized(&self, pod: &SimPod, step: &Step, release: Release) {
-        let (kind, reason, word) = match step {
-            Step::Actuate => (EventType::Normal, "ResizeCompleted", "completed".to_owned()),
-            _ if release < ALL_EVENTS => return,
-            Step::Allocate => (EventType::Normal, "ResizeStarted", "started".to_owned()),
-            Step::Wait(refusal) if resize::is_told(pod, refusal) => return,
-            Step::Wait(refusal) => {
-                let reason = if refusal.is_infeasible() {
-                    "ResizeInfeasible"
-                } else {
-                    "ResizeDeferred"
-                };
-                (EventType::Warning, reason, refusal.word(release))
-            }
-            Step::Refresh => return,
+    /// The kubelet takes this step of a resize.
+    pub(super) fn resized(&self, pod: &SimPod, step: &Step) {
+        let summary = || resize::summary(pod, step);
+        let normal = |reason, message| {
+            self.record(pod, String::new(), EventType::Normal, reason, message);
         };
-        let summary = resize::summary(pod, step, release);
-        let message = format!("Pod resize {word}: {summary}");
-        self.record(pod, String::new(), kind, reason, message);
+        match step {
+            Step::Allocate => normal(
+                "ResizeStarted",
+                format!("Pod resize started: {}", summary()),
+            ),
+            Step::Actuate => normal(
+                "ResizeCompleted",
+                format!("Pod resize completed: {}", summary()),
+            ),
+            Step::Defer(_) => {
+                let message = format!("Pod resize Deferred: {}", summary());
+                self.record(
+                    pod,
+                    String::new(),
+                    EventType::Warning,
+                    "ResizeDeferred",
+                    message,
+                );
+            }
+            Step::Refresh => {}
+        }
     }
 
     /// The pod gets the status of this patch.

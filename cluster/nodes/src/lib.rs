@@ -28,14 +28,11 @@ mod needs;
 mod pod;
 mod register;
 mod resize;
-mod restart_rules;
-mod restarts;
 mod rules;
 mod scheduler;
 mod stages;
 mod status;
 mod volumes;
-mod whole;
 
 use std::collections::HashSet;
 use std::fmt;

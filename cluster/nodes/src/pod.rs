@@ -19,7 +19,6 @@ use steersman_values::resource::{self, ResourceType};
 use super::BEHAVIOUR;
 use super::ending::Ending;
 use super::needs::{EnvFromWire, EnvWire, Need, VolumeWire};
-use super::restart_rules::{REMOVED, Rule};
 use super::rules::{AffinityWire, PortWire, Rules, RulesWire, SpreadWire};
 
 /// The scheduler of pods without `spec.schedulerName`.
@@ -71,10 +70,6 @@ pub(super) struct SimPod {
     pub(super) observed_generation: i64,
     /// The conditions of its resize in place; `None` without any.
     pub(super) resizing: Option<Box<Resizing>>,
-    /// Whether its status has the resources of the pod as a whole.
-    pub(super) reports_whole: bool,
-    /// `status.resources`, of a pod whose spec has resources of the pod as a whole.
-    pub(super) whole: Option<Box<Resources>>,
 }
 
 /// The conditions of a pod about a resize in place.
@@ -89,8 +84,6 @@ pub(super) struct Resizing {
 /// The condition `PodResizePending`.
 #[derive(Debug)]
 pub(super) struct Pending {
-    /// Whether the node will not try again.
-    pub(super) is_infeasible: bool,
     pub(super) message: Box<str>,
     pub(super) observed_generation: i64,
 }
@@ -102,7 +95,6 @@ impl Resizing {
             all.find(|one| *one.kind == *kind && *one.status == *"True")
         };
         let pending = find(PENDING).map(|found| Pending {
-            is_infeasible: *found.reason == *"Infeasible",
             message: found.message.clone(),
             observed_generation: found.observed_generation,
         });
@@ -133,10 +125,7 @@ pub(super) struct Container {
     #[serde(default)]
     pub(super) image: String,
     #[serde(default)]
-    pub(super) restart_policy: Option<Box<str>>,
-    /// The rules about its exit codes.
-    #[serde(default, rename = "restartPolicyRules")]
-    pub(super) restart_rules: Box<[Rule]>,
+    restart_policy: Option<Box<str>>,
     #[serde(default)]
     image_pull_policy: Option<Box<str>>,
     #[serde(default)]
@@ -206,8 +195,6 @@ struct ContainerWire {
     #[serde(default)]
     restart_policy: Option<Box<str>>,
     #[serde(default)]
-    restart_policy_rules: Box<[Rule]>,
-    #[serde(default)]
     image_pull_policy: Option<Box<str>>,
     #[serde(default)]
     readiness_probe: Option<ProbeWire>,
@@ -231,7 +218,6 @@ impl ContainerWire {
             name: self.name,
             image: self.image,
             restart_policy: self.restart_policy,
-            restart_rules: self.restart_policy_rules,
             image_pull_policy: self.image_pull_policy,
             readiness_probe: self.readiness_probe,
             volume_mounts: self.volume_mounts,
@@ -299,31 +285,14 @@ impl Reported {
         self.state.terminated.as_ref()
     }
 
-    /// The exit code of a container that has ended.
-    pub(super) fn exit_code(&self) -> Option<i32> {
-        i32::try_from(self.ended()?["exitCode"].as_i64()?).ok()
-    }
-
     /// The reason and message of a waiting container.
     pub(super) fn waiting(&self) -> Option<&Waiting> {
         self.state.waiting.as_ref()
     }
 
-    /// Whether the container has ended and waits for its restart. The removal of all containers counts as one.
+    /// Whether the container has ended and waits for its restart.
     pub(super) fn waits_for_restart(&self) -> bool {
-        self.state.waiting.is_some() && self.last_state.is_some() && !self.was_removed()
-    }
-
-    /// Whether its latest end is the removal of all containers, which has counted the restart.
-    fn was_removed(&self) -> bool {
-        let last = self.last_state.as_ref();
-        last.is_some_and(|last| last["terminated"]["reason"] == REMOVED)
-    }
-
-    /// Whether the container has been removed with all others, and waits for its start.
-    pub(super) fn is_removed(&self) -> bool {
-        self.waiting()
-            .is_some_and(|waiting| *waiting.reason == *REMOVED)
+        self.state.waiting.is_some() && self.last_state.is_some()
     }
 
     /// Whether the container has ended without an error.
@@ -405,7 +374,6 @@ struct StatusWire {
     conditions: Vec<ConditionWire>,
     container_statuses: Vec<Reported>,
     init_container_statuses: Vec<Reported>,
-    resources: Option<Box<Resources>>,
     ephemeral_container_statuses: Vec<Reported>,
 }
 
@@ -415,7 +383,6 @@ struct ConditionWire {
     #[serde(rename = "type")]
     kind: Box<str>,
     status: Box<str>,
-    reason: Box<str>,
     message: Box<str>,
     observed_generation: i64,
 }
@@ -643,9 +610,6 @@ impl Object for SimPod {
             .container_statuses
             .iter()
             .any(|status| status.state.waiting.is_some());
-        let is_whole = pod.spec.resources != Resources::default();
-        let reports_whole = wire.status.resources.is_some();
-        let whole = wire.status.resources.filter(|_| is_whole);
         let mut reported = wire.status.container_statuses;
         reported.extend(wire.status.init_container_statuses);
         reported.extend(wire.status.ephemeral_container_statuses);
@@ -668,8 +632,6 @@ impl Object for SimPod {
             gates,
             observed_generation: wire.status.observed_generation,
             resizing: Resizing::of(&conditions),
-            reports_whole,
-            whole,
         })
     }
 

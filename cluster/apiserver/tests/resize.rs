@@ -204,32 +204,6 @@ async fn whole_pods_and_init_containers_are_resized_since_1_36() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nodes_must_declare_features_for_other_changes_too() {
-    let init = json!({"name": "i", "image": "i", "resources": {"requests": {"cpu": "500m"}}});
-    let fields = json!({"initContainers": [init], "resources": {"requests": {"cpu": "1"}}});
-    let cluster = with_pods(&["linux"], fields).await;
-    let path = cluster.path("pods", "default", "linux");
-    let mut pod = cluster.get(&path).await.unwrap();
-    // An equal amount in another form counts as a change of the init container, if anything else changes.
-    pod["spec"]["initContainers"][0]["resources"]["requests"]["cpu"] = "0.5".into();
-    let put = async |pod: &Value| {
-        let answer = cluster.call(Method::PUT, &path, "application/json", pod.to_string());
-        answer
-            .await
-            .map_err(|refused| (refused.code, refused.message))
-    };
-    let same = put(&pod).await.unwrap();
-    assert_eq!(same["metadata"]["generation"], 1);
-    pod["spec"]["tolerations"] = json!([{"key": "k", "operator": "Exists"}]);
-    pod["metadata"]["resourceVersion"] = Value::Null;
-    let why = "pods \"linux\" is forbidden: pod update requires features \
-               InPlacePodVerticalScalingInitContainers which are not available on node \"linux\"";
-    assert_eq!(put(&pod).await.unwrap_err(), (403, why.to_owned()));
-    pod["spec"]["initContainers"][0]["resources"]["requests"]["cpu"] = "500m".into();
-    assert!(put(&pod).await.is_ok());
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_resize_changes_resources_only() {
     let cluster = with_pods(&["linux"], json!({})).await;
     let path = format!("{}/resize", cluster.path("pods", "default", "linux"));

@@ -389,7 +389,7 @@ fn manifests_that_cannot_be_applied_are_reported_with_the_reason() {
     let cases = [
         (
             "a: [1,\nb: }".to_owned(),
-            "not valid YAML: mismatched bracket '[' closed by '}' at line 1, column 4",
+            "not valid YAML: line 1: did not find expected node content",
         ),
         ("# nothing\n".to_owned(), "no objects in it"),
         (

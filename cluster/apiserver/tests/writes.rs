@@ -511,18 +511,3 @@ async fn a_strategic_patch_keeps_kind_and_version() {
         check(&client, path, vec![(STRATEGIC, "", patch)], expected).await;
     }
 }
-
-#[tokio::test(start_paused = true)]
-async fn a_put_can_create_an_object_that_is_terminating() {
-    const MAPS: &str = "/api/v1/namespaces/default/configmaps";
-    let (_cluster, client) = client().await;
-    let since = "2020-01-01T00:00:00Z";
-    let body = json!({"metadata": {"name": "c", "deletionTimestamp": since}}).to_string();
-    let posted = ask(&client, "POST", MAPS, PUT, body.as_bytes()).await;
-    assert_eq!(posted.code, 201);
-    assert_eq!(posted.body["metadata"]["deletionTimestamp"], Value::Null);
-    let leases = "/apis/coordination.k8s.io/v1/namespaces/default/leases";
-    let lease = json!({"metadata": {"name": "a", "deletionTimestamp": since}});
-    let expected = vec![("/metadata/deletionTimestamp", json!(since))];
-    check(&client, leases, vec![(PUT, "", lease)], expected).await;
-}

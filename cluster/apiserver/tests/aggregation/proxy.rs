@@ -133,7 +133,7 @@ async fn an_answer_has_the_time_of_its_request() {
     let request = get(&cluster, &path);
     let events = async {
         get(&cluster, &format!("{SILENT}?timeout=60ms")).await;
-        // The broken answer may wait for one.
+        // The broken answer may wait for one of them.
         program.frames.add_permits(3);
     };
     let ((code, events), ()) = tokio::join!(request, events);

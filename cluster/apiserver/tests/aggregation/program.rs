@@ -116,7 +116,7 @@ fn missing() -> Response<Body> {
 async fn answer(request: Request<Incoming>, permits: Arc<Semaphore>) -> Response<Body> {
     let path = request.uri().path().to_owned();
     let query = request.uri().query().unwrap_or_default();
-    if query.starts_with("watch=1") {
+    if query.contains("watch=1") {
         let events = futures::stream::unfold((0, permits), |(number, permits)| async move {
             permits.acquire().await.unwrap().forget();
             let frame = Frame::data(Bytes::from(format!("{{\"number\": {number}}}\n")));

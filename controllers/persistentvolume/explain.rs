@@ -107,17 +107,16 @@ pub(crate) fn claim(world: &World, doc: &Doc, answer: &mut Explanation) {
 
 /// The reason for a claim whose step is unknown.
 fn undecided(error: &DecideError) -> Reason {
-    let (code, who) = match error {
+    let reason = |code| Reason::new(code, NAME, error.to_string());
+    match error {
         DecideError::Match {
             source: MatchError::AttributesClass { .. },
             ..
-        } => (
-            Code::NoMatchingVolume,
+        } => reason(Code::NoMatchingVolume).who(
             "administrator of the controller manager (feature gate VolumeAttributesClass), or owner of the claim",
         ),
-        _ => (Code::SelectorInvalid, "owner of the claim or its class"),
-    };
-    Reason::new(code, NAME, error.to_string()).who(who)
+        _ => reason(Code::SelectorInvalid).who("owner of the claim or its class"),
+    }
 }
 
 /// Whether `claim` asks for `volume`, which belongs to another claim.

@@ -63,8 +63,10 @@ impl Answer {
         }
         let mut found = Vec::new();
         if self.warnings != embedded.warnings {
-            let (real, embedded) = (&self.warnings, &embedded.warnings);
-            found.push(format!("warnings: real {real:?}, embedded {embedded:?}"));
+            found.push(format!(
+                "warnings: real {:?}, embedded {:?}",
+                self.warnings, embedded.warnings
+            ));
         }
         found.extend(differences(&self.body, &embedded.body));
         found

@@ -194,7 +194,7 @@ impl Project<'_> {
                         body: object.to_string(),
                     })
                 };
-                let (Some(real), Some(embedded)) = (request(&real), request(&embedded)) else {
+                let [Some(real), Some(embedded)] = [request(&real), request(&embedded)] else {
                     bail!("{name} is not stored");
                 };
                 let (real, embedded) = ask(self.servers, [&real, &embedded], None).await?;
@@ -306,8 +306,12 @@ impl Project<'_> {
     /// Prints one difference shortly.
     fn report(&self, document: &Document, of: &str, lines: &[String]) {
         let Document { place, .. } = document;
-        let (kind, name) = (document.kind(), document.name());
-        println!("--- {} {place} {of}: {kind} {name}", self.name);
+        let project = &self.name;
+        println!(
+            "--- {project} {place} {of}: {} {}",
+            document.kind(),
+            document.name()
+        );
         for line in lines.iter().take(LINES) {
             println!("  {}", shortened(line));
         }

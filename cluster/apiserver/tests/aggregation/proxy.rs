@@ -124,7 +124,7 @@ async fn an_answer_has_the_time_of_its_request() {
         (code, serde_json::from_str::<Value>(&answer).unwrap()),
         (504, late)
     );
-    let answer = ask(&cluster, "GET", &format!("{BROKEN}?timeout=2s"), &[], "").await;
+    let answer = ask(&cluster, "GET", &format!("{BROKEN}?timeout=5s"), &[], "").await;
     let mut frames = BodyStream::new(answer.into_body());
     assert!(frames.next().await.unwrap().is_ok());
     assert!(frames.next().await.unwrap().is_err());

@@ -103,8 +103,8 @@ impl<E: Into<RunError>> From<E> for Settle {
     }
 }
 
-/// The last release of API servers that was logged. Clones share it, so that a manager does not repeat what the start, or
-/// the manager before it, has told.
+/// The last release of API servers that was logged. Clones share it, so that a manager does not repeat the line of the
+/// start, or of the manager before it.
 #[derive(Clone, Default)]
 pub(crate) struct Reports(Arc<Mutex<Option<Release>>>);
 

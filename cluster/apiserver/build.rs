@@ -43,7 +43,7 @@ fn describe_version(package: &Path, version: &str) -> Result<Types, String> {
     Ok(types)
 }
 
-/// The lines of all types. Those of the newest version have only what the chosen one lacks. The tables of
+/// The lines of all types. Those of the newest version have only the parts that the chosen one lacks. The tables of
 /// the server have its fields by release, and one description for all releases.
 fn with_newer(mut chosen: Types, newest: Types) -> String {
     for (name, lines) in newest {

@@ -16,7 +16,7 @@ use super::plan::{Action, Plan};
 use super::slots::{Slot, Slots};
 use super::status::revision;
 
-/// The people who can mend a refused strategy.
+/// The owners of a refused strategy.
 const REFUSED_BY: &str = "administrator of the controller manager (feature gate StatefulSetRecreateStrategy), or owner of the StatefulSet (strategy RollingUpdate)";
 
 /// Adds the reasons about `doc`, and the answers about the pod and the claims that block it.

@@ -136,7 +136,7 @@ impl Project<'_> {
         Ok(texts)
     }
 
-    /// Stores the first text of each definition, and compares what both servers keep.
+    /// Stores the first text of each definition, and compares the stored objects of both servers.
     async fn store(&mut self, texts: &Texts) -> Result<()> {
         let mut answers = BTreeMap::new();
         for (name, texts) in texts {

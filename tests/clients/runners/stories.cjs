@@ -1,4 +1,4 @@
-// Stories of the helpers `forks` and `namespaces`, as tests of any runner. Each test changes what the next one must not see.
+// Stories of the helpers `forks` and `namespaces`, as tests of any runner. Each test makes a change that the next one must not see.
 "use strict";
 
 const assert = require("node:assert");

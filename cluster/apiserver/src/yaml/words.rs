@@ -1,6 +1,6 @@
 //! The errors of `granit-parser` in the words of Go's parser.
 //!
-//! Both find most mistakes at the same place, but libyaml's parser knows only what it expected there, such as the
+//! Both find most mistakes at the same place, but libyaml's parser names only the part that it expected, such as the
 //! end of a list. Upstream: `scannerc.go` and `parserc.go` of `go.yaml.in/yaml/v2`, and `fail` of its `decode.go`.
 
 use granit_parser::{ErrorKind, ScanError};
@@ -151,7 +151,7 @@ pub(super) fn of(error: &ScanError, text: &str, open: Option<Open>) -> String {
         | ErrorKind::MissingLowSurrogate
         | ErrorKind::UnpairedLowSurrogate => scanner("found invalid Unicode character escape code"),
         _ => {
-            // Go leaves out what the scanner was at.
+            // The error of Go lacks the part before the comma.
             let why = error.info();
             let known = why
                 .strip_prefix("while ")

@@ -8,6 +8,7 @@ import time
 import urllib.request
 
 LIMIT = 90
+STARTS = 5
 #: Chrome's own console lines, which no page causes.
 HARMLESS = ("favicon",)
 
@@ -20,16 +21,29 @@ def missing():
     return None
 
 
+def start_driver():
+    """A chromedriver and its port.
+
+    Chromedriver takes the same port of IPv4 and IPv6, and ends if another program holds one of them.
+    """
+    said = []
+    for _ in range(STARTS):
+        driver = subprocess.Popen(
+            ["chromedriver", "--port=0"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        for line in driver.stdout:
+            if "started successfully on port" in line:
+                return driver, int(line.split("port")[1].strip(" .\n"))
+            said.append(line)
+        driver.stdout.close()
+        driver.wait(LIMIT)
+    raise AssertionError(f"chromedriver ended {STARTS} times:\n{''.join(said)}")
+
+
 class Browser:
     """A browser without a window. Use it in a `with` statement."""
 
     def __enter__(self):
-        self.driver = subprocess.Popen(
-            ["chromedriver", "--port=0"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-        for line in self.driver.stdout:
-            if "started successfully on port" in line:
-                self.port = int(line.split("port")[1].strip(" .\n"))
-                break
+        self.driver, self.port = start_driver()
         arguments = ["--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--force-device-scale-factor=1"]
         # Managers sign their own certificates.
         wanted = {"acceptInsecureCerts": True, "goog:chromeOptions": {"args": arguments}, "goog:loggingPrefs": {"browser": "ALL"}}

@@ -4,7 +4,7 @@
 //! This proves that a user can replace kube-controller-manager by Steersman, and return, without
 //! restarting a pod. `KUBEBUILDER_ASSETS` selects a real control plane, of any known release, and the other
 //! manager is the kube-controller-manager of that folder, if it has one. Otherwise the other manager is Steersman, too.
-//! `STEERSMAN_TAKEOVER_OTHER`, which `tests/takeover --other PATH` sets, selects another program.
+//! `STEERSMAN_TAKEOVER_OTHER`, which `scripts/takeover.sh --other PATH` sets, selects another program.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -18,13 +18,13 @@ use crate::harness::{Cluster, assets};
 use crate::support::{Program, steersman};
 
 /// Workloads, budgets and Services, in addition to those of [`manifests`].
-const WORKLOADS: &str = include_str!("takeover.yaml");
+const WORKLOADS: &str = include_str!("workloads.yaml");
 
 /// Volumes, devices, quotas, autoscalers and policies; `NAMESPACE` is the place of the namespace.
-const STORAGE: &str = include_str!("takeover_storage.yaml");
+const STORAGE: &str = include_str!("storage.yaml");
 
 /// The objects of a sentinel; `SENTINEL` is the place of its name.
-const SENTINEL: &str = include_str!("takeover_sentinel.yaml");
+const SENTINEL: &str = include_str!("sentinel.yaml");
 
 /// Objects of [`WORKLOADS`] before the changes of [`CHANGES`]: object, path, value.
 const COMPLETE: [(&str, &str, &str); 8] = [
@@ -353,7 +353,7 @@ fn manifests() -> Vec<Value> {
 /// Deployments without pods, with templates of every group of fields, and the template hashes that
 /// upstream computes.
 fn hashed() -> Vec<(Value, String)> {
-    let lines = include_str!("../crates/objects/src/template/testdata/cases.jsonl").lines();
+    let lines = include_str!("../../crates/objects/src/template/testdata/cases.jsonl").lines();
     let cases = lines.map(|line| serde_json::from_str::<Value>(line).expect("a case a line"));
     let is_plain = |case: &Value| {
         case["collisionCount"].is_null()

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Hands a settled cluster over from another controller manager to Steersman and back, and compares
 # the resource versions of all objects.
-#   tests/takeover --other PATH [--window SECONDS]
+#   scripts/takeover.sh --other PATH [--window SECONDS]
 # PATH is the other program, such as a kube-controller-manager of 1.36. By default the cluster is
 # the embedded one. KUBEBUILDER_ASSETS (a folder with kube-apiserver and etcd) or KUBECONFIG (a
 # cluster without a controller manager) select another one. SECONDS is the time to look for writes
@@ -24,7 +24,7 @@ while [ $# -gt 0 ]; do
   shift
 done
 [ -n "$other" ] || usage
-[ -x "$other" ] || { echo "tests/takeover: $other is not a program" >&2; exit 2; }
+[ -x "$other" ] || { echo "takeover: $other is not a program" >&2; exit 2; }
 
 STEERSMAN_TAKEOVER_OTHER="$(realpath "$other")" STEERSMAN_TAKEOVER_WINDOW="$window"
 export STEERSMAN_TAKEOVER_OTHER STEERSMAN_TAKEOVER_WINDOW

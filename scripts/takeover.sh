@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Hands a settled cluster over from another controller manager to Steersman and back, and compares
-# the resource versions of all objects.
+# all objects.
 #   scripts/takeover.sh --other PATH [--window SECONDS]
 # PATH is the other program, such as a kube-controller-manager of 1.36. By default the cluster is
 # the embedded one. KUBEBUILDER_ASSETS (a folder with kube-apiserver and etcd) or KUBECONFIG (a

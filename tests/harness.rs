@@ -54,13 +54,22 @@ impl Cluster {
     /// As [`Cluster::start`], with a control plane that no other test uses. For tests that would
     /// delay the controllers for other tests.
     pub(crate) fn start_apart() -> Option<Self> {
-        Self::start_with(true, |assets| Arc::new(ControlPlane::start(assets, true)))
+        Self::start_with(true, |assets| {
+            Arc::new(ControlPlane::start(assets, true, &[]))
+        })
     }
 
     /// As [`Cluster::start`], without a controller manager. A cluster that `KUBECONFIG` selects
     /// must not run one.
     pub(crate) fn start_without_manager() -> Option<Self> {
-        Self::start_with(false, |assets| Arc::new(ControlPlane::start(assets, false)))
+        Self::start_without_manager_with(&[])
+    }
+
+    /// As [`Cluster::start_without_manager`]; a real API server has these further flags.
+    pub(crate) fn start_without_manager_with(flags: &[String]) -> Option<Self> {
+        Self::start_with(false, |assets| {
+            Arc::new(ControlPlane::start(assets, false, flags))
+        })
     }
 
     /// An embedded cluster whose manager has these further flags; `None` without kubectl.
@@ -71,7 +80,10 @@ impl Cluster {
         Some(Self::with_namespace(kubectl, home, kubeconfig, made))
     }
 
-    fn start_with(manager: bool, control_plane: fn(&Path) -> Arc<ControlPlane>) -> Option<Self> {
+    fn start_with(
+        manager: bool,
+        control_plane: impl FnOnce(&Path) -> Arc<ControlPlane>,
+    ) -> Option<Self> {
         let kubectl = kubectl()?;
         let home = tempfile::tempdir().expect("temporary directory");
         let (kubeconfig, made) = match (assets(), std::env::var_os("KUBECONFIG")) {

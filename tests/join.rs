@@ -100,7 +100,7 @@ impl Cluster {
             None => dev(home.path()),
             Some(folder) => {
                 let started =
-                    tokio::task::spawn_blocking(move || ControlPlane::start(&folder, true));
+                    tokio::task::spawn_blocking(move || ControlPlane::start(&folder, true, &[]));
                 let control_plane = started.await.unwrap();
                 let path = control_plane.kubeconfig().to_owned();
                 let made = Made::Real {

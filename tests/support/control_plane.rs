@@ -43,15 +43,15 @@ impl ControlPlane {
     pub(crate) fn shared(assets: &Path) -> Arc<Self> {
         let mut shared = SHARED.lock();
         shared.upgrade().unwrap_or_else(|| {
-            let started = Arc::new(Self::start(assets, true));
+            let started = Arc::new(Self::start(assets, true, &[]));
             *shared = Arc::downgrade(&started);
             started
         })
     }
 
-    /// Starts the programs in the folder `assets`, then the manager if requested, and the nodes.
-    /// Without a manager, pods need no ServiceAccount.
-    pub(crate) fn start(assets: &Path, manager: bool) -> Self {
+    /// Starts the programs in the folder `assets`, with these further flags of the API server, then the
+    /// manager if requested, and the nodes. Without a manager, pods need no ServiceAccount.
+    pub(crate) fn start(assets: &Path, manager: bool, flags: &[String]) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let disabled: &[&str] = if manager {
             &["TaintNodesByCondition"]
@@ -60,14 +60,15 @@ impl ControlPlane {
         };
         let clients = Clients::new(directory.path());
         let bundle = clients.bundle.display();
+        let fixed = [
+            format!("--client-ca-file={bundle}"),
+            "--enable-bootstrap-token-auth".to_owned(),
+        ];
         let settings = Settings {
             assets,
             home: directory.path(),
             disabled_plugins: disabled,
-            flags: &[
-                format!("--client-ca-file={bundle}"),
-                "--enable-bootstrap-token-auth".to_owned(),
-            ],
+            flags: &[&fixed, flags].concat(),
             audited: false,
         };
         let servers = steersman_controlplane::ControlPlane::start(&settings);

@@ -11,12 +11,13 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use steersman_client::ApiClient;
 use steersman_objects::{Object, ObjectReference};
+use steersman_releases::Release;
 use steersman_runtime::events::{EventRecorder, EventType, Origin};
 use steersman_runtime::tasks::{CancellationToken, Tasks};
 use steersman_values::clock::Clock;
 
 use super::pod::{Container, Reported, SimPod};
-use super::resize::{self, Step};
+use super::resize::{self, ALL_EVENTS, Step};
 use super::scheduler::Recorder;
 
 /// Capacity of the queue of Events. All simulated kubelets share it.
@@ -102,33 +103,26 @@ impl Journal {
         }
     }
 
-    /// The kubelet takes this step of a resize.
-    pub(super) fn resized(&self, pod: &SimPod, step: &Step) {
-        let summary = || resize::summary(pod, step);
-        let normal = |reason, message| {
-            self.record(pod, String::new(), EventType::Normal, reason, message);
-        };
-        match step {
-            Step::Allocate => normal(
-                "ResizeStarted",
-                format!("Pod resize started: {}", summary()),
-            ),
-            Step::Actuate => normal(
-                "ResizeCompleted",
-                format!("Pod resize completed: {}", summary()),
-            ),
-            Step::Defer(_) => {
-                let message = format!("Pod resize Deferred: {}", summary());
-                self.record(
-                    pod,
-                    String::new(),
-                    EventType::Warning,
-                    "ResizeDeferred",
-                    message,
-                );
+    /// A kubelet of `release` takes this step of a resize.
+    pub(super) fn resized(&self, pod: &SimPod, step: &Step, release: Release) {
+        let (kind, reason, word) = match step {
+            Step::Actuate => (EventType::Normal, "ResizeCompleted", "completed".to_owned()),
+            _ if release < ALL_EVENTS => return,
+            Step::Allocate => (EventType::Normal, "ResizeStarted", "started".to_owned()),
+            Step::Wait(refusal) if resize::is_told(pod, refusal) => return,
+            Step::Wait(refusal) => {
+                let reason = if refusal.is_infeasible() {
+                    "ResizeInfeasible"
+                } else {
+                    "ResizeDeferred"
+                };
+                (EventType::Warning, reason, refusal.word(release))
             }
-            Step::Refresh => {}
-        }
+            Step::Refresh => return,
+        };
+        let summary = resize::summary(pod, step, release);
+        let message = format!("Pod resize {word}: {summary}");
+        self.record(pod, String::new(), kind, reason, message);
     }
 
     /// The pod gets the status of this patch.

@@ -8,8 +8,8 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use steersman_client::{ApiClient, ApiError, PatchKind, Target};
 use steersman_helpers::scheduling::NodeSelector;
-use steersman_helpers::scheduling::amounts::{Amounts, requests};
 use steersman_objects::{Object, ObjectKey};
+use steersman_releases::Release;
 use steersman_runtime::informer::{Index, Store};
 use steersman_runtime::workers::{Requeue, Retry, Syncer};
 use steersman_runtime::workqueue::WorkQueue;
@@ -25,11 +25,11 @@ use super::journal::Journal;
 use super::needs::{Configuration, Missing};
 use super::pod::SimPod;
 use super::register::SimNode;
-use super::resize::{self, Step};
+use super::resize::{self, Refusal, Step};
 use super::scheduler::{self, PreFilter, Scheduler};
 use super::stages::{self, Action, Health, Stage};
 use super::status;
-use super::{Due, Duties, retry_waiting};
+use super::{Due, Duties, retry_waiting, whole};
 
 /// Time between two attempts to create a container whose configuration is missing. A kubelet syncs
 /// such a pod again after about this time.
@@ -245,7 +245,7 @@ impl Kubelet {
         let now = self.clock.now_seconds();
         let body = status::report(pod, health, stage, &missing, assign, now);
         if missing.is_empty() || !status::is_reported(pod, &body) {
-            self.update(pod, target, &body).await?;
+            self.update(pod, target, body).await?;
         } else if let Some(journal) = &self.journal {
             journal.reported(pod, &body);
         }
@@ -271,12 +271,39 @@ impl Kubelet {
     }
 
     /// Writes the status of a pod, and its Events.
-    async fn update(&self, pod: &SimPod, target: Target<'_>, body: &Value) -> Result<(), ApiError> {
-        self.report(target, body).await?;
+    async fn update(&self, pod: &SimPod, target: Target<'_>, body: Value) -> Result<(), ApiError> {
+        self.update_after(None, pod, target, body).await
+    }
+
+    /// The same, after `step` of a resize.
+    async fn update_after(
+        &self,
+        step: Option<&Step>,
+        pod: &SimPod,
+        target: Target<'_>,
+        mut body: Value,
+    ) -> Result<(), ApiError> {
+        self.add_whole(step, pod, &mut body);
+        self.report(target, &body).await?;
         if let Some(journal) = &self.journal {
-            journal.reported(pod, body);
+            journal.reported(pod, &body);
         }
         Ok(())
+    }
+
+    /// Adds the resources of the pod as a whole to a patch of its status.
+    fn add_whole(&self, step: Option<&Step>, pod: &SimPod, body: &mut Value) {
+        if self.release_of(pod).enables(whole::GATE)
+            && let Some(status) = body["status"].as_object_mut()
+        {
+            whole::put(pod, status, step);
+        }
+    }
+
+    /// The release of the kubelet of the pod.
+    fn release_of(&self, pod: &SimPod) -> Release {
+        let node = self.node_of(pod);
+        node.map_or(Release::DEFAULT, |node| node.release())
     }
 
     async fn report(&self, target: Target<'_>, body: &Value) -> Result<(), ApiError> {
@@ -295,37 +322,29 @@ impl Kubelet {
         stage: &Stage,
         target: Target<'_>,
     ) -> Result<Requeue, ApiError> {
-        let step = resize::step(pod, || self.shortage(pod));
+        let step = resize::step(pod, || self.refusal(pod));
         let now = self.clock.now_seconds();
         if let Some(body) = resize::body(pod, &step, stage, now) {
-            self.update(pod, target, &body).await?;
+            self.update_after(Some(&step), pod, target, body).await?;
             if let Some(journal) = &self.journal {
-                journal.resized(pod, &step);
+                journal.resized(pod, &step, self.release_of(pod));
             }
         }
         Ok(match step {
             Step::Allocate => Requeue::After(self.duties.latency.start),
-            Step::Defer(_) => Requeue::After(RESIZE_RETRY),
-            Step::Actuate | Step::Refresh => Requeue::Never,
+            Step::Wait(refusal) if !refusal.is_infeasible() => Requeue::After(RESIZE_RETRY),
+            Step::Wait(_) | Step::Actuate | Step::Refresh => Requeue::Never,
         })
     }
 
-    /// The resource that the node of the pod has too little of, beside its other pods.
-    fn shortage(&self, pod: &SimPod) -> Option<String> {
+    /// The reason of the node of the pod against its new resources.
+    fn refusal(&self, pod: &SimPod) -> Option<Refusal> {
         let node = self.node_of(pod)?;
-        let facts = node.facts()?;
+        let on_node = self.by_node.get(&node.meta().name);
         let is_other =
-            |other: &&Arc<SimPod>| other.meta().uid != pod.meta().uid && !other.pod.is_finished();
-        let mut used = Amounts::default();
-        for other in self
-            .by_node
-            .get(&facts.node.meta.name)
-            .iter()
-            .filter(is_other)
-        {
-            used.add(&requests(&other.pod.spec));
-        }
-        resize::shortage(&requests(&pod.pod.spec), &used, &facts.allocatable)
+            |other: &&SimPod| other.meta().uid != pod.meta().uid && !other.pod.is_finished();
+        let others = on_node.iter().map(|pod| &**pod).filter(is_other);
+        resize::refusal(pod, &node, others)
     }
 
     /// Performs the action of a stage.
@@ -341,15 +360,16 @@ impl Kubelet {
             Action::Bind => self.schedule(pod, target).await?,
             Action::Report(health) => return self.start(pod, health, stage, target).await,
             Action::Exit => {
-                self.update(pod, target, &status::exit(pod, stage, now))
+                self.update(pod, target, status::exit(pod, stage, now))
                     .await?;
             }
             Action::Stop => {
                 if let Some(journal) = &self.journal {
                     journal.killing(pod);
                 }
-                self.report(target, &status::stopped(pod, stage, now))
-                    .await?;
+                let mut body = status::stopped(pod, stage, now);
+                self.add_whole(None, pod, &mut body);
+                self.report(target, &body).await?;
             }
             Action::FailProbes => {
                 let Some(journal) = &self.journal else {
@@ -360,7 +380,7 @@ impl Kubelet {
                 return Ok(periods.min().map_or(Requeue::Never, Requeue::After));
             }
             Action::Debug => {
-                self.update(pod, target, &status::ephemeral(pod, stage, now))
+                self.update(pod, target, status::ephemeral(pod, stage, now))
                     .await?;
             }
             Action::Change => return self.change(pod, stage, target).await,

@@ -34,6 +34,7 @@ mod stages;
 mod status;
 mod volumes;
 
+mod whole;
 use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;

@@ -70,6 +70,19 @@ pub(super) struct SimPod {
     pub(super) observed_generation: i64,
     /// The conditions of its resize in place; `None` without any.
     pub(super) resizing: Option<Box<Resizing>>,
+    /// Whether its status has the resources of the pod as a whole.
+    pub(super) reports_whole: bool,
+    /// Its resources as a whole, if its spec has such resources and its status shows them.
+    pub(super) whole: Option<Box<Whole>>,
+}
+
+/// The resources of a pod as a whole, in its status.
+#[derive(Debug)]
+pub(super) struct Whole {
+    /// `status.resources`.
+    pub(super) resources: Resources,
+    /// `status.allocatedResources`, which are requests.
+    pub(super) allocated: ResourceList,
 }
 
 /// The conditions of a pod about a resize in place.
@@ -84,6 +97,8 @@ pub(super) struct Resizing {
 /// The condition `PodResizePending`.
 #[derive(Debug)]
 pub(super) struct Pending {
+    /// Whether the node will not try again.
+    pub(super) is_infeasible: bool,
     pub(super) message: Box<str>,
     pub(super) observed_generation: i64,
 }
@@ -95,6 +110,7 @@ impl Resizing {
             all.find(|one| *one.kind == *kind && *one.status == *"True")
         };
         let pending = find(PENDING).map(|found| Pending {
+            is_infeasible: *found.reason == *"Infeasible",
             message: found.message.clone(),
             observed_generation: found.observed_generation,
         });
@@ -374,6 +390,8 @@ struct StatusWire {
     conditions: Vec<ConditionWire>,
     container_statuses: Vec<Reported>,
     init_container_statuses: Vec<Reported>,
+    resources: Option<Resources>,
+    allocated_resources: ResourceList,
     ephemeral_container_statuses: Vec<Reported>,
 }
 
@@ -383,6 +401,7 @@ struct ConditionWire {
     #[serde(rename = "type")]
     kind: Box<str>,
     status: Box<str>,
+    reason: Box<str>,
     message: Box<str>,
     observed_generation: i64,
 }
@@ -610,6 +629,15 @@ impl Object for SimPod {
             .container_statuses
             .iter()
             .any(|status| status.state.waiting.is_some());
+        let is_whole = pod.spec.resources != Resources::default();
+        let reports_whole = wire.status.resources.is_some();
+        let whole = wire.status.resources.filter(|_| is_whole);
+        let whole = whole.map(|resources| {
+            Box::new(Whole {
+                resources,
+                allocated: wire.status.allocated_resources,
+            })
+        });
         let mut reported = wire.status.container_statuses;
         reported.extend(wire.status.init_container_statuses);
         reported.extend(wire.status.ephemeral_container_statuses);
@@ -632,6 +660,8 @@ impl Object for SimPod {
             gates,
             observed_generation: wire.status.observed_generation,
             resizing: Resizing::of(&conditions),
+            reports_whole,
+            whole,
         })
     }
 

@@ -12,6 +12,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use steersman_client::{ApiClient, ApiError, PatchKind, Target};
 use steersman_objects::{Conditions, DecodeError, Meta, Node, Object, ResourceList};
+use steersman_releases::Release;
 use steersman_values::clock::{Clock, micro_time};
 use steersman_values::resource::{LEASES, NODES, ResourceType};
 use steersman_values::version::GIT_VERSION;
@@ -20,6 +21,10 @@ use super::machine::{MACHINE, Machine};
 use super::scheduler::{Amounts, NodeFacts};
 use super::{BEHAVIOUR, NodesConfig, NodesError};
 
+/// Annotation of a node with the policy of its CPU manager: `static` gives cores to guaranteed pods alone.
+const CPU_POLICY: &str = "simulate.steersman.dev/cpu-manager-policy";
+/// Likewise of its memory manager: `Static`.
+const MEMORY_POLICY: &str = "simulate.steersman.dev/memory-manager-policy";
 /// Namespace of node Leases.
 const LEASE_NAMESPACE: &str = "kube-node-lease";
 /// The label of every simulated node.
@@ -27,7 +32,7 @@ const SIMULATED: &str = "simulate.steersman.dev/node";
 /// Requests in flight at once, so that thousands of nodes register fast without flooding the
 /// server.
 const AT_ONCE: usize = 16;
-/// The features that a kubelet of 1.36 declares by default. Upstream: `nodedeclaredfeatures` of
+/// The features that kubelets declare if they are on by default. Upstream: `nodedeclaredfeatures` of
 /// `k8s.io/component-helpers`.
 const DECLARED_FEATURES: [&str; 4] = [
     "ExtendWebSocketsToKubelet",
@@ -69,6 +74,10 @@ pub(super) struct SimNode {
     facts: NodeFacts,
     behaviour: Option<Box<str>>,
     machine: Machine,
+    /// The release of its kubelet.
+    release: Release,
+    cpu_policy: Option<Box<str>>,
+    memory_policy: Option<Box<str>>,
 }
 
 impl SimNode {
@@ -92,6 +101,21 @@ impl SimNode {
         self.behaviour.as_deref()
     }
 
+    /// The release of its kubelet.
+    pub(super) fn release(&self) -> Release {
+        self.release
+    }
+
+    /// The policy of its CPU manager, by annotation.
+    pub(super) fn cpu_policy(&self) -> Option<&str> {
+        self.cpu_policy.as_deref()
+    }
+
+    /// The policy of its memory manager, by annotation.
+    pub(super) fn memory_policy(&self) -> Option<&str> {
+        self.memory_policy.as_deref()
+    }
+
     /// Whether its machine runs, and with it the kubelet.
     pub(super) fn is_running(&self) -> bool {
         self.machine == Machine::Running
@@ -112,8 +136,15 @@ impl Object for SimNode {
         }
         #[derive(Deserialize, Default)]
         #[serde(default)]
+        #[serde(rename_all = "camelCase")]
         struct Status {
             allocatable: ResourceList,
+            node_info: NodeInfo,
+        }
+        #[derive(Deserialize, Default)]
+        #[serde(default, rename_all = "camelCase")]
+        struct NodeInfo {
+            kubelet_version: Box<str>,
         }
         #[derive(Deserialize)]
         struct Metadata {
@@ -133,6 +164,9 @@ impl Object for SimNode {
         Ok(Self {
             machine: Machine::of(annotations.get(MACHINE).map(|value| &**value)),
             behaviour: annotations.remove(BEHAVIOUR),
+            release: release_of(&wire.status.node_info.kubelet_version),
+            cpu_policy: annotations.remove(CPU_POLICY),
+            memory_policy: annotations.remove(MEMORY_POLICY),
             facts: NodeFacts {
                 node: Node::decode(json)?,
                 unschedulable: wire.spec.unschedulable,
@@ -335,12 +369,25 @@ fn node(name: &str, index: usize, config: &NodesConfig) -> Value {
     node
 }
 
+/// The release of a kubelet's version. Nodes without a known one have the default release.
+fn release_of(version: &str) -> Release {
+    let release = Release::in_version(version).unwrap_or(Release::DEFAULT);
+    release.nearest_known()
+}
+
+/// The features that a kubelet of `release` declares; `None` before the API has them.
+fn declared_features(release: Release) -> Option<Vec<&'static str>> {
+    let features = DECLARED_FEATURES.into_iter();
+    let declare = || features.filter(|name| release.enables(name)).collect();
+    release.enables("NodeDeclaredFeatures").then(declare)
+}
+
 /// The body of the status patch, with `now` as the time of all conditions.
 fn node_status(name: &str, index: usize, now: Timestamp, config: &NodesConfig) -> Value {
     let version = config.kubelet_version.as_deref().unwrap_or(GIT_VERSION);
     let resources =
         json!({ "cpu": "64", "memory": "256Gi", "ephemeral-storage": "1Ti", "pods": "10000" });
-    json!({ "status": {
+    let mut body = json!({ "status": {
         "capacity": resources,
         "allocatable": resources,
         "addresses": [
@@ -348,13 +395,16 @@ fn node_status(name: &str, index: usize, now: Timestamp, config: &NodesConfig) -
             { "type": "Hostname", "address": name }
         ],
         "conditions": conditions(&Conditions::default(), now),
-        "declaredFeatures": DECLARED_FEATURES,
         "nodeInfo": {
             "machineID": name, "systemUUID": name, "bootID": name, "architecture": "amd64", "operatingSystem": "linux",
             "osImage": "Simulated", "kernelVersion": "none", "containerRuntimeVersion": "simulated://1",
             "kubeletVersion": version, "kubeProxyVersion": ""
         }
-    }})
+    }});
+    if let Some(features) = declared_features(release_of(version)) {
+        body["status"]["declaredFeatures"] = features.into();
+    }
+    body
 }
 
 /// Address of a node by its number. Addresses repeat from node 64,000 on.

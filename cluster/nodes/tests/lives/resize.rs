@@ -145,6 +145,14 @@ async fn a_resize_without_room_is_deferred() {
     let pending = "PodResizePending Deferred Node didn't have enough resource: cpu, requested: 2000, used: 1500, \
                    capacity: 3000 2";
     assert_eq!(conditions(&pod), [pending]);
+    assert!(
+        wait_for_event(
+            &cluster,
+            "ResizeDeferred",
+            "Pod resize OutOfcpu: {\"containers\""
+        )
+        .await
+    );
     let refused = resize(&cluster, requests(json!({"cpu": "4"}))).await;
     let why = "pods \"p\" is forbidden: node didn't have enough allocatable resources: cpu, requested: 4000, \
                allocatable: 3000";
@@ -182,4 +190,141 @@ async fn a_new_image_restarts_its_container_only() {
     let pod = wait(&cluster, |pod| restarts(pod) == [0, 1] && all_ready(pod)).await;
     assert_eq!(pod["status"]["observedGeneration"], 2);
     assert_eq!(pod["status"]["containerStatuses"][1]["image"], "j");
+}
+
+/// A cluster of one node, which writes Events, of this release.
+async fn of_release(version: &str) -> DevCluster {
+    let nodes = NodesConfig {
+        count: 1,
+        events: true,
+        ..NodesConfig::default()
+    };
+    let cluster = DevCluster::builder().simulated_nodes(nodes);
+    cluster.kubernetes_version(version).start().await.unwrap()
+}
+
+/// Waits for an Event with this reason and begin of the message.
+async fn wait_for_event(cluster: &DevCluster, reason: &str, begin: &str) -> bool {
+    let is_it = |event: &Value| {
+        let message = event["message"].as_str().unwrap_or_default();
+        event["reason"] == reason && message.starts_with(begin)
+    };
+    let limit = Duration::from_secs(60);
+    let found = cluster.wait_for("events", limit, |events| events.iter().any(is_it));
+    found.await.is_ok()
+}
+
+#[tokio::test(start_paused = true)]
+async fn before_1_36_the_kubelet_refuses_what_exceeds_the_whole_node() {
+    for (version, has_event) in [("1.34", false), ("1.35", true)] {
+        let cluster = of_release(version).await;
+        let node = "/api/v1/nodes/node-0/status";
+        let allocatable = json!({"status": {"allocatable": {"cpu": "3", "memory": "4Gi"}}});
+        cluster.patch(node, allocatable).await.unwrap();
+        let features = &cluster.get("/api/v1/nodes/node-0").await.unwrap()["status"];
+        assert!(features["declaredFeatures"].is_null(), "{version}");
+        cluster.create(asking("p", "1")).await.unwrap();
+        wait_for_p(&cluster, is_ready).await;
+
+        resize(&cluster, requests(json!({"cpu": "4"})))
+            .await
+            .unwrap();
+        let pod = wait_for_p(&cluster, |pod| !conditions(pod).is_empty()).await;
+        assert_eq!(cpu(&pod), ["1", "1"]);
+        let why = "Node didn't have enough capacity: cpu, requested: 4000, capacity: 3000";
+        let pending = format!("PodResizePending Infeasible {why} 2");
+        assert_eq!(conditions(&pod), [pending], "{version}");
+        let begin = "Pod resize Infeasible: {\"containers\":[{\"name\":\"c\",";
+        assert_eq!(
+            wait_for_event(&cluster, "ResizeInfeasible", begin).await,
+            has_event
+        );
+
+        // More room does not help; a smaller request does.
+        let allocatable = json!({"status": {"allocatable": {"cpu": "8"}}});
+        cluster.patch(node, allocatable).await.unwrap();
+        sleep_until(Instant::now() + Duration::from_secs(60)).await;
+        assert_eq!(cpu(&cluster.get(PATH).await.unwrap()), ["1", "1"]);
+        resize(&cluster, requests(json!({"cpu": "2"})))
+            .await
+            .unwrap();
+        let pod = wait_for_p(&cluster, |pod| cpu(pod) == ["2", "2"]).await;
+        assert!(conditions(&pod).is_empty(), "{version}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn guaranteed_pods_keep_cores_that_a_node_gave_them_alone() {
+    let cluster = with_events().await;
+    let policy = json!({"metadata": {"annotations": {"simulate.steersman.dev/cpu-manager-policy": "static"}}});
+    cluster.patch("/api/v1/nodes/node-0", policy).await.unwrap();
+    let mut pod = asking("p", "1");
+    let equal = |cpu: &str| json!({"cpu": cpu, "memory": "64Mi"});
+    pod["spec"]["containers"][0]["resources"] =
+        json!({"requests": equal("1"), "limits": equal("1")});
+    // The container exits although its resize is refused.
+    pod["metadata"]["annotations"] = json!({"simulate.steersman.dev/run-time": "100s"});
+    pod["spec"]["restartPolicy"] = "OnFailure".into();
+    cluster.create(pod).await.unwrap();
+    wait_for_p(&cluster, is_ready).await;
+    let larger = json!({"requests": equal("2"), "limits": equal("2")});
+    let body = json!({"spec": {"containers": [{"name": "c", "resources": larger}]}});
+    resize(&cluster, body).await.unwrap();
+    let pod = wait_for_p(&cluster, |pod| !conditions(pod).is_empty()).await;
+    let why = "Resize is infeasible for Guaranteed Pods alongside CPU Manager policy \"static\"";
+    assert_eq!(
+        conditions(&pod),
+        [format!("PodResizePending Infeasible {why} 2")]
+    );
+    assert!(wait_for_event(&cluster, "ResizeInfeasible", "Pod resize Infeasible: ").await);
+    wait_for_p(&cluster, |pod| pod["status"]["phase"] == "Succeeded").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_is_resized_as_a_whole() {
+    let cluster = with_events().await;
+    let mut pod = asking("p", "1");
+    pod["spec"]["resources"] =
+        json!({"requests": {"cpu": "2", "memory": "1Gi"}, "limits": {"cpu": "9", "memory": "2Gi"}});
+    cluster.create(pod).await.unwrap();
+    let pod = wait_for_p(&cluster, is_ready).await;
+    let whole = |pod: &Value| {
+        let status = &pod["status"];
+        [
+            &status["allocatedResources"]["cpu"],
+            &status["resources"]["requests"]["cpu"],
+        ]
+        .map(Value::clone)
+    };
+    assert_eq!(whole(&pod), ["2", "2"]);
+    assert_eq!(pod["status"]["resources"], pod["spec"]["resources"]);
+
+    let larger = json!({"spec": {"resources": {"requests": {"cpu": "3"}}}});
+    resize(&cluster, larger).await.unwrap();
+    let pod = wait_for_p(&cluster, |pod| !conditions(pod).is_empty()).await;
+    assert_eq!(conditions(&pod), ["PodResizeInProgress   2"]);
+    assert_eq!(whole(&pod), ["3", "2"]);
+    let pod = wait_for_p(&cluster, |pod| conditions(pod).is_empty()).await;
+    assert_eq!(whole(&pod), ["3", "3"]);
+    assert_eq!(cpu(&pod), ["1", "1"]);
+    assert_eq!(pod["status"]["containerStatuses"][0]["restartCount"], 0);
+    assert!(wait_for_event(&cluster, "ResizeCompleted", "Pod resize completed: ").await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_pod_reports_its_resources_as_a_whole_since_1_36() {
+    for (version, reports) in [("1.35", false), ("1.36", true)] {
+        let cluster = of_release(version).await;
+        cluster.create(asking("p", "1")).await.unwrap();
+        let pod = wait_for_p(&cluster, is_ready).await;
+        let status = &pod["status"];
+        let of_pod = [&status["resources"], &status["allocatedResources"]];
+        let container = &pod["spec"]["containers"][0]["resources"];
+        let expected = if reports {
+            [container, &container["requests"]]
+        } else {
+            [&Value::Null; 2]
+        };
+        assert_eq!(of_pod, expected, "{version}");
+    }
 }

@@ -89,16 +89,27 @@ impl Journal {
 
     /// The containers of the pod are being stopped.
     pub(super) fn killing(&self, pod: &SimPod) {
-        for (list, containers) in lists(pod) {
+        self.kill(pod, &lists(pod), |container| {
+            format!("Stopping container {}", container.name)
+        });
+    }
+
+    /// All containers but ephemeral ones are being removed, to start again.
+    pub(super) fn removing(&self, pod: &SimPod) {
+        let [inits, containers, _] = lists(pod);
+        self.kill(pod, &[inits, containers], |_| "killing".to_owned());
+    }
+
+    fn kill(
+        &self,
+        pod: &SimPod,
+        lists: &[(&str, &[Container])],
+        message: impl Fn(&Container) -> String,
+    ) {
+        for (list, containers) in lists {
             for container in containers.iter().filter(|one| is_running(pod, one)) {
-                let message = format!("Stopping container {}", container.name);
-                self.record(
-                    pod,
-                    part(list, container),
-                    EventType::Normal,
-                    "Killing",
-                    message,
-                );
+                let part = part(list, container);
+                self.record(pod, part, EventType::Normal, "Killing", message(container));
             }
         }
     }

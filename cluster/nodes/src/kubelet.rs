@@ -383,6 +383,13 @@ impl Kubelet {
                 self.update(pod, target, status::ephemeral(pod, stage, now))
                     .await?;
             }
+            Action::Reset => {
+                if let Some(journal) = &self.journal {
+                    journal.removing(pod);
+                }
+                self.update(pod, target, status::removed(pod, stage, now))
+                    .await?;
+            }
             Action::Change => return self.change(pod, stage, target).await,
             Action::Remove => {
                 if let Some(journal) = &self.journal {

@@ -28,13 +28,14 @@ mod needs;
 mod pod;
 mod register;
 mod resize;
+mod restarts;
 mod rules;
 mod scheduler;
 mod stages;
 mod status;
 mod volumes;
-
 mod whole;
+
 use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;

@@ -19,6 +19,7 @@ use steersman_values::resource::{self, ResourceType};
 use super::BEHAVIOUR;
 use super::ending::Ending;
 use super::needs::{EnvFromWire, EnvWire, Need, VolumeWire};
+use super::restarts::{ALL_RESTARTING, REMOVED, Restarts, Rule};
 use super::rules::{AffinityWire, PortWire, Rules, RulesWire, SpreadWire};
 
 /// The scheduler of pods without `spec.schedulerName`.
@@ -140,8 +141,9 @@ pub(super) struct Container {
     pub(super) name: String,
     #[serde(default)]
     pub(super) image: String,
-    #[serde(default)]
-    restart_policy: Option<Box<str>>,
+    /// Its restarts; ephemeral containers have none.
+    #[serde(skip)]
+    pub(super) restarts: Restarts,
     #[serde(default)]
     image_pull_policy: Option<Box<str>>,
     #[serde(default)]
@@ -211,6 +213,8 @@ struct ContainerWire {
     #[serde(default)]
     restart_policy: Option<Box<str>>,
     #[serde(default)]
+    restart_policy_rules: Box<[Rule]>,
+    #[serde(default)]
     image_pull_policy: Option<Box<str>>,
     #[serde(default)]
     readiness_probe: Option<ProbeWire>,
@@ -233,7 +237,7 @@ impl ContainerWire {
         Container {
             name: self.name,
             image: self.image,
-            restart_policy: self.restart_policy,
+            restarts: Restarts::new(self.restart_policy, self.restart_policy_rules),
             image_pull_policy: self.image_pull_policy,
             readiness_probe: self.readiness_probe,
             volume_mounts: self.volume_mounts,
@@ -257,7 +261,7 @@ impl Container {
 
     /// Whether an init container is a sidecar, which runs until the containers have ended.
     pub(super) fn is_sidecar(&self) -> bool {
-        self.restart_policy.as_deref() == Some("Always")
+        self.restarts.are_always()
     }
 }
 
@@ -301,14 +305,32 @@ impl Reported {
         self.state.terminated.as_ref()
     }
 
+    /// The exit code of a container that has ended.
+    pub(super) fn exit_code(&self) -> Option<i32> {
+        i32::try_from(self.ended()?["exitCode"].as_i64()?).ok()
+    }
+
     /// The reason and message of a waiting container.
     pub(super) fn waiting(&self) -> Option<&Waiting> {
         self.state.waiting.as_ref()
     }
 
-    /// Whether the container has ended and waits for its restart.
+    /// Whether the container has ended and waits for a restart that is not counted yet. The removal of all
+    /// containers has counted its own.
     pub(super) fn waits_for_restart(&self) -> bool {
-        self.state.waiting.is_some() && self.last_state.is_some()
+        self.state.waiting.is_some() && self.last_state.is_some() && !self.was_removed()
+    }
+
+    /// Whether its latest end is the removal of all containers.
+    fn was_removed(&self) -> bool {
+        let last = self.last_state.as_ref();
+        last.is_some_and(|last| last["terminated"]["reason"] == REMOVED)
+    }
+
+    /// Whether the container has been removed with all others, and waits for its start.
+    pub(super) fn is_removed(&self) -> bool {
+        self.waiting()
+            .is_some_and(|waiting| *waiting.reason == *REMOVED)
     }
 
     /// Whether the container has ended without an error.
@@ -441,9 +463,14 @@ impl SimPod {
     /// A number that changes with every step of the init containers.
     pub(super) fn initialization(&self) -> i32 {
         let step = |status: &Reported| {
-            let ended = status.ended().is_some();
-            let waits = status.waits_for_restart();
-            4 * status.restart_count + 2 * i32::from(waits) + i32::from(ended)
+            let state = if status.ended().is_some() {
+                3
+            } else if status.waits_for_restart() {
+                2
+            } else {
+                i32::from(status.running_since().is_some())
+            };
+            4 * status.restart_count + state
         };
         let statuses = self.init_containers.iter();
         statuses
@@ -460,6 +487,22 @@ impl SimPod {
             .filter_map(|container| self.reported_of(&container.name));
         let waits = statuses.find(|status| status.waits_for_restart())?;
         Some(waits.restart_count)
+    }
+
+    /// Whether an exit of one of its containers can restart all of them. Such pods have a condition about it.
+    pub(super) fn can_restart_all(&self) -> bool {
+        let mut containers = self.init_containers.iter().chain(&self.containers);
+        containers.any(|container| container.restarts.can_be_of_all())
+    }
+
+    /// Whether a container has exited so that all containers restart, and they have not been removed yet.
+    pub(super) fn is_restarting_all(&self) -> bool {
+        self.can_restart_all() && self.pod.conditions.is_true(ALL_RESTARTING)
+    }
+
+    /// Whether its containers have been removed, and none has started again.
+    pub(super) fn is_removed(&self) -> bool {
+        self.reported.iter().any(Reported::is_removed)
     }
 
     /// Whether the pod has an ephemeral container without a status, which must start now.

@@ -58,9 +58,13 @@ impl Latency {
     fn of(&self, state: State) -> Duration {
         match state {
             State::Unscheduled => self.schedule,
-            State::Pending | State::Creating | State::Debugged | State::Changed => self.start,
+            State::Pending
+            | State::Creating
+            | State::Removed
+            | State::Debugged
+            | State::Changed => self.start,
             State::Running => self.ready,
-            State::Stopping | State::Terminating => self.terminate,
+            State::Stopping | State::Terminating | State::RestartingAll => self.terminate,
             State::Ready | State::Waiting | State::Ended => Duration::ZERO,
         }
     }
@@ -86,6 +90,10 @@ pub(super) enum State {
     Changed,
     /// Running, with a container that waits for its restart.
     Waiting,
+    /// A container has exited so that all containers restart.
+    RestartingAll,
+    /// Running, with containers that have all been removed, to start again.
+    Removed,
     /// Being deleted and held by a finalizer, with containers that have not ended.
     Stopping,
     /// Being deleted, and bound to a node.
@@ -112,6 +120,8 @@ impl State {
                     Self::Ended
                 }
             }
+            _ if pod.is_restarting_all() => Self::RestartingAll,
+            Phase::Running if pod.is_removed() => Self::Removed,
             Phase::Running if pod.is_debugged() => Self::Debugged,
             Phase::Running if pod.waiting => Self::Waiting,
             Phase::Running if pod.is_changed() => Self::Changed,
@@ -147,6 +157,8 @@ pub(super) enum Action {
     Debug,
     /// Resizes its containers, or starts them with another image.
     Change,
+    /// Removes its containers, so that all of them start again.
+    Reset,
     /// Deletes it without grace.
     Remove,
 }
@@ -185,6 +197,7 @@ enum Word {
     Unhealthy,
     Debug,
     Change,
+    Reset,
     Remove,
 }
 
@@ -204,6 +217,7 @@ impl From<Word> for Action {
             Word::Unhealthy => Self::FailProbes,
             Word::Debug => Self::Debug,
             Word::Change => Self::Change,
+            Word::Reset => Self::Reset,
             Word::Remove => Self::Remove,
         }
     }

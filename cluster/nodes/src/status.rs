@@ -13,10 +13,13 @@ use steersman_objects::{Object, ResourceList, Resources};
 use super::ending::back_off;
 use super::needs::Missing;
 use super::pod::{Container, Reported, SimPod};
+use super::restarts::{ALL_RESTARTING, REMOVED};
 use super::stages::{Health, Stage};
 
 /// Exit code of a container that a signal has ended: 128 and SIGTERM.
 const TERMINATED: i32 = 143;
+/// The condition of a pod whose sandbox exists.
+const READY_TO_START: &str = "PodReadyToStartContainers";
 
 /// The next state of a container.
 #[derive(Debug, Clone, PartialEq)]
@@ -37,6 +40,8 @@ enum Next {
     Restarted(i32),
     /// Ended; its restart waits.
     BackOff(i32),
+    /// Removed with all other containers, to start again.
+    Removed,
     /// Ended with an error, and never restarted. The restart counts nevertheless, because
     /// controllers rank pods by it.
     CrashLoop,
@@ -52,10 +57,24 @@ impl Next {
     fn is_incomplete(&self, pod: &SimPod, container: &Container) -> bool {
         let before = pod.reported_of(&container.name);
         match self {
-            Self::Creating(..) | Self::Restarted(_) | Self::BackOff(_) | Self::CrashLoop => true,
+            Self::Creating(..)
+            | Self::Restarted(_)
+            | Self::BackOff(_)
+            | Self::Removed
+            | Self::CrashLoop => true,
             Self::Running { ready } => !ready,
             Self::Initialized | Self::Killed => false,
             Self::Ended(_) | Self::Kept => !container.is_sidecar() && self.failed(before),
+        }
+    }
+
+    /// The exit code of a container that has ended by itself.
+    fn exit_code(&self, before: Option<&Reported>) -> Option<i32> {
+        match self {
+            Self::Ended(code) => Some(*code),
+            Self::Initialized => Some(0),
+            Self::Kept => before?.exit_code(),
+            _ => None,
         }
     }
 
@@ -220,14 +239,15 @@ fn initialize(pod: &SimPod, missing: &Missing) -> Start {
         } else if is_running {
             let ending = pod.ending_of_inits();
             let code = ending.map_or(0, |ending| ending.init_code(&container.name, restarts));
-            match (code, &*pod.restart_policy, restarts) {
-                (0, ..) => Next::Initialized,
-                (code, "Never", _) => {
+            match (code, restarts) {
+                (code, _) if container.restarts.are_of_all(code) => Next::Ended(code),
+                (0, _) => Next::Initialized,
+                (code, _) if !container.restarts.follow(code, &pod.restart_policy) => {
                     has_failed = true;
                     Next::Ended(code)
                 }
-                (code, _, 0) => Next::Restarted(code),
-                (code, ..) => Next::BackOff(code),
+                (code, 0) => Next::Restarted(code),
+                (code, _) => Next::BackOff(code),
             }
         } else {
             Next::Running { ready: false }
@@ -243,32 +263,64 @@ fn initialize(pod: &SimPod, missing: &Missing) -> Start {
     }
 }
 
-/// Body that reports the exit of all running containers with their exit codes. The restart policy
-/// decides which of them start again, and thereby the phase.
+/// Body that reports the exit of all running containers with their exit codes. Their rules and the restart
+/// policies decide which of them start again, and thereby the phase.
 pub(super) fn exit(pod: &SimPod, stage: &Stage, now: Timestamp) -> Value {
-    let containers = pod.containers.iter().map(|container| {
+    let exits = pod.containers.iter().map(|container| {
         let before = pod.reported_of(&container.name);
         if before.is_some_and(|status| status.ended().is_some()) {
             return Next::Kept;
         }
         let restarts = before.map_or(0, |status| status.restart_count);
-        let code = pod
-            .ending()
-            .map_or(0, |ending| ending.code(&container.name, restarts));
-        let restarted = match &*pod.restart_policy {
-            "Never" => false,
-            "OnFailure" => code != 0,
-            _ => true,
-        };
-        match restarts {
-            _ if !restarted => Next::Ended(code),
-            0 => Next::Restarted(code),
-            _ => Next::BackOff(code),
-        }
+        let ending = pod.ending();
+        Next::Ended(ending.map_or(0, |ending| ending.code(&container.name, restarts)))
     });
-    let containers: Vec<Next> = containers.collect();
+    let mut containers: Vec<Next> = exits.collect();
+    if !restarts_all(pod, &pod.containers, &containers) {
+        for (next, container) in containers.iter_mut().zip(&pod.containers) {
+            let Next::Ended(code) = *next else { continue };
+            let before = pod.reported_of(&container.name);
+            *next = match before.map_or(0, |status| status.restart_count) {
+                _ if !container.restarts.follow(code, &pod.restart_policy) => continue,
+                0 => Next::Restarted(code),
+                _ => Next::BackOff(code),
+            };
+        }
+    }
     let phase = end_phase(pod, &containers);
     body(pod, statuses(pod, phase, &containers, None, stage, now))
+}
+
+/// Whether the exit of one of these containers restarts all of the pod.
+fn restarts_all(pod: &SimPod, containers: &[Container], states: &[Next]) -> bool {
+    let restarts = |(container, next): (&Container, &Next)| {
+        let code = next.exit_code(pod.reported_of(&container.name));
+        code.is_some_and(|code| container.restarts.are_of_all(code))
+    };
+    !pod.meta().is_terminating() && containers.iter().zip(states).any(restarts)
+}
+
+/// Body that reports that all containers have been removed, so that they start again.
+pub(super) fn removed(pod: &SimPod, stage: &Stage, now: Timestamp) -> Value {
+    let next = |container: &Container| match pod.reported_of(&container.name) {
+        Some(before) if before.waiting().is_none() => Next::Removed,
+        _ => Next::Creating(creating(pod), None),
+    };
+    let containers: Vec<Next> = pod.containers.iter().map(next).collect();
+    let inits = pod.init_containers.iter().map(next).collect();
+    let has_run = |container: &Container| {
+        let before = pod.reported_of(&container.name);
+        before.is_some_and(|before| before.waiting().is_none() || before.last_state.is_some())
+    };
+    let phase = if pod.containers.iter().all(has_run) {
+        "Running"
+    } else {
+        "Pending"
+    };
+    body(
+        pod,
+        statuses(pod, phase, &containers, Some(inits), stage, now),
+    )
 }
 
 /// Body that reports the end of all containers by a signal.
@@ -357,7 +409,7 @@ fn end_phase(pod: &SimPod, containers: &[Next]) -> &'static str {
     let goes_on = |next: &Next| matches!(next, Next::Restarted(_) | Next::BackOff(_));
     let failed =
         |(next, container): (&Next, &Container)| next.failed(pod.reported_of(&container.name));
-    if containers.iter().any(goes_on) {
+    if containers.iter().any(goes_on) || restarts_all(pod, &pod.containers, containers) {
         "Running"
     } else if containers.iter().zip(&pod.containers).any(failed) {
         "Failed"
@@ -442,7 +494,8 @@ fn conditions(
         .collect();
     // The sandbox exists as soon as one container has been created.
     let waits = |next: &Next| matches!(next, Next::Creating(reason, _) if *reason != MISCONFIGURED);
-    let has_started = !containers.iter().chain(inits).all(waits);
+    let has_started =
+        !containers.iter().chain(inits).all(waits) || pod.pod.conditions.is_true(READY_TO_START);
     let incomplete: Vec<&str> = pod
         .init_containers
         .iter()
@@ -489,8 +542,9 @@ fn conditions(
         Some(gates) => readiness("Ready", Some("ReadinessGatesNotReady"), Some(gates)),
         None => readiness("Ready", reason, message.as_ref()),
     };
-    // Pods without init containers are initialized from the start.
-    let is_initialized = incomplete.is_empty();
+    // Pods without init containers are initialized from the start. A restart of all containers leaves the pod
+    // initialized.
+    let is_initialized = incomplete.is_empty() || known.is_true("Initialized");
     let mut initialized = condition("Initialized", is_initialized);
     if !is_initialized {
         initialized["reason"] = "ContainersNotInitialized".into();
@@ -504,12 +558,33 @@ fn conditions(
         initialized["reason"] = json!(is_completed.then_some("PodCompleted"));
         initialized["message"] = Value::Null;
     }
-    json!([
-        condition("PodReadyToStartContainers", has_started && !has_ended),
+    let mut all = vec![
+        condition(READY_TO_START, has_started && !has_ended),
         initialized,
         ready,
-        readiness("ContainersReady", reason, message.as_ref())
-    ])
+        readiness("ContainersReady", reason, message.as_ref()),
+    ];
+    if pod.can_restart_all() {
+        let is_restarting = !has_ended
+            && (restarts_all(pod, &pod.containers, containers)
+                || restarts_all(pod, &pod.init_containers, inits));
+        let mut restarting = condition(ALL_RESTARTING, is_restarting);
+        // Upstream sets no generation here.
+        restarting["observedGeneration"] = Value::Null;
+        let words = match phase {
+            _ if is_restarting => (
+                Some("RestartAllContainersStarted"),
+                Some("container exited with restart policy rule"),
+            ),
+            "Succeeded" => (Some("PodCompleted"), None),
+            "Failed" => (Some("PodFailed"), None),
+            _ => (None, None),
+        };
+        restarting["reason"] = json!(words.0);
+        restarting["message"] = json!(words.1);
+        all.push(restarting);
+    }
+    all.into()
 }
 
 /// The status of a container. It keeps the start time and the restarts of its status before.
@@ -585,9 +660,16 @@ fn container_status(
             let wait = go_duration(back_off(restarts));
             (crash_loop(&wait), exited(*code), restarts)
         }
+        Next::Removed => {
+            let message = "The container is removed because RestartAllContainers in place";
+            let state = json!({ "waiting": { "reason": REMOVED, "message": message } });
+            let last =
+                json!({ "terminated": { "reason": REMOVED, "message": message, "exitCode": 137 } });
+            (state, last, restarts + 1)
+        }
         Next::CrashLoop => (crash_loop("5m0s"), exited(1), restarts + 1),
     };
-    let is_created = !matches!(next, Next::Creating(..));
+    let is_created = !matches!(next, Next::Creating(..) | Next::Removed);
     let mut status = json!({
         "name": container.name,
         "image": container.image,

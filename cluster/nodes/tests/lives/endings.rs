@@ -306,3 +306,141 @@ async fn a_finished_pod_is_deleted_without_a_further_report() {
         .await
         .unwrap();
 }
+
+/// A pod whose container `main` has this rule about its exit codes, and is never restarted otherwise. It exits
+/// with code 42 so often.
+fn ruled(action: &str, operator: &str, code: i32, failures: u32) -> Value {
+    let annotations = json!({
+        "simulate.steersman.dev/exit-code": "main=42", "simulate.steersman.dev/failures": failures.to_string()
+    });
+    let mut pod = ending(annotations, "Never", false);
+    pod["spec"]["containers"][0]["restartPolicy"] = "Never".into();
+    let rule = json!({"action": action, "exitCodes": {"operator": operator, "values": [code]}});
+    pod["spec"]["containers"][0]["restartPolicyRules"] = json!([rule]);
+    pod
+}
+
+#[tokio::test(start_paused = true)]
+async fn rules_about_exit_codes_restart_their_container_only() {
+    // (operator, code, phase, exit code and restarts of main)
+    let cases = [
+        ("In", 42, "Succeeded", [0, 2]),
+        ("In", 41, "Failed", [42, 0]),
+        ("NotIn", 0, "Succeeded", [0, 2]),
+        ("NotIn", 42, "Failed", [42, 0]),
+    ];
+    for (operator, code, phase, expected) in cases {
+        let cluster = cluster("stages: []").await;
+        cluster
+            .create(ruled("Restart", operator, code, 2))
+            .await
+            .unwrap();
+        let ended = |pod: &Value| {
+            pod["status"]["phase"] != "Pending" && pod["status"]["phase"] != "Running"
+        };
+        let pod = wait(&cluster, ended).await;
+        assert_eq!(pod["status"]["phase"], phase, "{operator} {code}");
+        let statuses = &pod["status"]["containerStatuses"];
+        let of = |index: usize| {
+            let status = &statuses[index];
+            [
+                &status["state"]["terminated"]["exitCode"],
+                &status["restartCount"],
+            ]
+            .map(Value::clone)
+        };
+        assert_eq!(of(0), expected, "{operator} {code}");
+        assert_eq!(of(1), [0, 0], "{operator} {code}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rule_restarts_all_containers_from_the_first_init_container_on() {
+    let cluster = cluster("stages: []").await;
+    let mut pod = ruled("RestartAllContainers", "In", 42, 1);
+    pod["spec"]["initContainers"] = json!([
+        {"name": "prepare", "image": "i"}, {"name": "proxy", "image": "i", "restartPolicy": "Always"}
+    ]);
+    cluster.create(pod).await.unwrap();
+    let all = |pod: &Value| -> Vec<Value> {
+        let lists = ["initContainerStatuses", "containerStatuses"];
+        let lists = lists.map(|list| pod["status"][list].as_array().cloned());
+        lists.into_iter().flatten().flatten().collect()
+    };
+    let restarts = |pod: &Value| -> Vec<Value> {
+        let statuses = all(pod).into_iter();
+        statuses.map(|one| one["restartCount"].clone()).collect()
+    };
+    let restarting = |pod: &Value| condition(pod, "AllContainersRestarting");
+    let of = |status: &str, reason: &str| (status.to_owned(), reason.to_owned());
+    let yes = || of("True", "");
+
+    let pod = wait(&cluster, |pod| pod["status"]["phase"] == "Running").await;
+    assert_eq!(restarting(&pod), of("False", ""));
+    let pod = wait(&cluster, |pod| restarting(pod).0 == "True").await;
+    assert_eq!(restarting(&pod), of("True", "RestartAllContainersStarted"));
+    let main = &pod["status"]["containerStatuses"][0];
+    assert_eq!(main["state"]["terminated"]["exitCode"], 42);
+    assert_eq!(restarts(&pod), [0, 0, 0, 0]);
+    assert_eq!(pod["status"]["phase"], "Running");
+
+    let pod = wait(&cluster, |pod| restarting(pod).0 == "False").await;
+    let message = "The container is removed because RestartAllContainers in place";
+    for status in all(&pod) {
+        assert_eq!(
+            status["state"],
+            json!({"waiting": {"reason": "RestartingAllContainers", "message": message}})
+        );
+        let last = &status["lastState"]["terminated"];
+        assert_eq!(
+            (&last["exitCode"], &last["reason"]),
+            (&json!(137), &json!("RestartingAllContainers"))
+        );
+    }
+    assert_eq!(restarts(&pod), [1, 1, 1, 1]);
+    assert_eq!(pod["status"]["phase"], "Running");
+    assert_eq!(condition(&pod, "Initialized"), yes());
+    assert_eq!(condition(&pod, "PodReadyToStartContainers"), yes());
+
+    // The init container runs again before the others.
+    let pod = wait(&cluster, |pod| !all(pod)[0]["state"]["running"].is_null()).await;
+    assert_eq!(pod["status"]["phase"], "Pending");
+    assert_eq!(condition(&pod, "Initialized"), yes());
+    let began = Instant::now();
+    let pod = wait(&cluster, |pod| pod["status"]["phase"] == "Succeeded").await;
+    assert!(began.elapsed().as_secs() < 5, "there is no back-off");
+    assert_eq!(restarts(&pod), [1, 1, 1, 1]);
+    assert_eq!(restarting(&pod), of("False", "PodCompleted"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_init_container_can_restart_all_containers_too() {
+    let cluster = cluster("stages: []").await;
+    let mut pod = ending(
+        json!({"simulate.steersman.dev/exit-code": "setup=42", "simulate.steersman.dev/failures": "1"}),
+        "Never",
+        false,
+    );
+    let rule =
+        json!({"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [42]}});
+    pod["spec"]["initContainers"] = json!([
+        {"name": "first", "image": "i"},
+        {"name": "setup", "image": "i", "restartPolicy": "Never", "restartPolicyRules": [rule]}
+    ]);
+    cluster.create(pod).await.unwrap();
+    let restarting = |pod: &Value| {
+        let conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
+        let mut conditions = conditions.filter(|one| one["type"] == "AllContainersRestarting");
+        conditions.any(|one| one["status"] == "True")
+    };
+    let pod = wait(&cluster, restarting).await;
+    assert_eq!(pod["status"]["phase"], "Pending");
+    let running = |pod: &Value| pod["status"]["phase"] == "Running";
+    let pod = wait(&cluster, |pod| running(pod) && !restarting(pod)).await;
+    let restarts = |list: &str| -> Vec<Value> {
+        let statuses = pod["status"][list].as_array().unwrap().iter();
+        statuses.map(|one| one["restartCount"].clone()).collect()
+    };
+    assert_eq!(restarts("initContainerStatuses"), [1, 1]);
+    assert_eq!(restarts("containerStatuses"), [0, 0]);
+}

@@ -30,6 +30,7 @@ pub mod auth;
 pub mod defaults;
 pub mod faults;
 pub mod fielderror;
+pub mod go_format;
 pub mod https;
 pub mod kinds;
 pub mod patch;

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 use steersman_apiserver::fielderror::FieldError;
 use steersman_apiserver::schema::{decode, typed_form};
-use steersman_apiserver::{defaults, patch, tables, validate};
+use steersman_apiserver::{defaults, go_format, patch, tables, validate};
 use steersman_releases::Release;
 
 /// A request to one object or collection, with the answer of the real server.
@@ -596,7 +596,7 @@ fn decoding_errors_equal_the_recorded_ones() {
                 message,
                 format!(
                     " \"\" is invalid: patch: Invalid value: {:?}: {error}",
-                    patch::go_print(&step.body)
+                    go_format::printed(&step.body)
                 ),
                 "{}",
                 step.name()

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use steersman::{command_line, fuzzing as fuzzing_of_manager};
 use steersman_apiserver::registry::Registry;
 use steersman_apiserver::selectors::{LabelSelector, Selection};
-use steersman_apiserver::{patch, validate};
+use steersman_apiserver::{go_format, patch, validate};
 use steersman_controllers::{cronjob, deployment};
 use steersman_devcluster::Release;
 use steersman_objects::template::{self, PodTemplate};
@@ -127,7 +127,7 @@ pub fn patches(data: &[u8]) {
         }
     }
     let _ = patch::json(&mut object.clone(), &change);
-    let _ = patch::go_print(&change);
+    let _ = go_format::printed(&change);
 }
 
 /// Label and field selectors of requests, and label selectors in objects.

@@ -9,7 +9,7 @@ use steersman_releases::Release;
 
 use super::set::{FieldSet, shown};
 use super::shape::{Elements, Form, Listing, Mapping, Scalar, Shape};
-use crate::patch::go_print;
+use crate::go_format::{printed, type_name};
 
 /// The fields in `config`, a whole object of this shape, with those that identify it. The error tells
 /// why it does not fit. Fields that `release` lacks do not fit.
@@ -118,7 +118,7 @@ fn unfit(scalar: Scalar, value: &Value) -> Option<String> {
     match scalar {
         Scalar::Numeric if !value.is_number() => Some(format!(
             "expected numeric (int or float), got {}",
-            go_type(value)
+            type_name(value)
         )),
         Scalar::Text if !value.is_string() => Some(format!(
             "expected string, got &value.valueUnstructured{{Value:{}}}",
@@ -129,19 +129,6 @@ fn unfit(scalar: Scalar, value: &Value) -> Option<String> {
         }
         Scalar::Any if !is_scalar => Some(format!("expected any scalar, got {}", boxed(value))),
         _ => None,
-    }
-}
-
-/// Go's name of the type of a value, as `%T` prints it.
-fn go_type(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "<nil>",
-        Value::Bool(_) => "bool",
-        Value::Number(number) if number.is_f64() => "float64",
-        Value::Number(_) => "int64",
-        Value::String(_) => "string",
-        Value::Array(_) => "[]interface {}",
-        Value::Object(_) => "map[string]interface {}",
     }
 }
 
@@ -167,7 +154,7 @@ fn go_syntax(value: &Value) -> String {
 
 /// A boxed value as Go's `%v` prints it.
 fn boxed(value: &Value) -> String {
-    format!("&{{{}}}", go_print(value))
+    format!("&{{{}}}", printed(value))
 }
 
 /// The fields of `value`, which fits its shape.

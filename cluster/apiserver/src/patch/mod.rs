@@ -45,26 +45,3 @@ pub fn check_object(patch: &Value) -> Result<(), PatchError> {
         "error decoding patch: json: cannot unmarshal {got} into Go value of type map[string]interface {{}}"
     )))
 }
-
-/// `value` in the form of Go's `%v`, such as `map[image:app:v1 name:m]`. Upstream quotes parts of
-/// patches in this form.
-pub fn go_print(value: &Value) -> String {
-    match value {
-        Value::Null => "<nil>".to_owned(),
-        Value::String(text) => text.clone(),
-        Value::Bool(_) | Value::Number(_) => value.to_string(),
-        Value::Array(items) => format!(
-            "[{}]",
-            items.iter().map(go_print).collect::<Vec<_>>().join(" ")
-        ),
-        Value::Object(entries) => {
-            let mut entries: Vec<_> = entries.iter().collect();
-            entries.sort_by_key(|(key, _)| *key);
-            let entries: Vec<String> = entries
-                .into_iter()
-                .map(|(key, value)| format!("{key}:{}", go_print(value)))
-                .collect();
-            format!("map[{}]", entries.join(" "))
-        }
-    }
-}

@@ -7,7 +7,8 @@
 use serde_json::{Map, Value};
 
 use super::order::{Identity, arrange};
-use super::{PatchError, check_object, go_print};
+use super::{PatchError, check_object};
+use crate::go_format::printed;
 use crate::schema::{self, PatchMeta, Struct, Type};
 
 const PATCH: &str = "$patch";
@@ -272,8 +273,8 @@ fn check_order(changes: &[Value], order: &[Value], identity: Identity) -> Result
             keyed(&identity, element, key)?;
         }
         if !places.any(|place| identity.of(place) == identity.of(element)) {
-            let changes = go_print(&Value::from(changes));
-            let order = go_print(&Value::from(order));
+            let changes = printed(&Value::from(changes));
+            let order = printed(&Value::from(order));
             return Err(PatchError::Internal(format!(
                 "The order in patch list:\n{changes}\n doesn't match $setElementOrder list:\n{order}\n"
             )));
@@ -332,7 +333,7 @@ fn keyed<'a>(identity: &Identity, element: &'a Value, key: &str) -> Result<&'a V
     identity.of(element).ok_or_else(|| {
         PatchError::Internal(format!(
             "map: {} does not contain declared merge key: {key}",
-            go_print(element)
+            printed(element)
         ))
     })
 }
@@ -341,8 +342,8 @@ fn unknown_directive(directive: &Value, mut map: Map<String, Value>) -> PatchErr
     map.insert(PATCH.to_owned(), directive.clone());
     PatchError::Internal(format!(
         "unknown patch type: {} in map: {}",
-        go_print(directive),
-        go_print(&Value::Object(map))
+        printed(directive),
+        printed(&Value::Object(map))
     ))
 }
 

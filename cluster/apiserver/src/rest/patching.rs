@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::decode::{Strictness, duplicate_field, unknown_field};
 use super::{decode, duplicates, json_words};
 use crate::fielderror::{FieldError, Problem};
+use crate::go_format;
 use crate::kinds::Resource;
 use crate::patch::{self, PatchError};
 use crate::schema;
@@ -199,7 +200,7 @@ impl Patch {
     pub(super) fn invalid(&self, result: &Value, why: &str) -> Status {
         let patch = self.patch.as_ref().unwrap_or(&Value::Null);
         let shown = match self.kind {
-            Kind::Strategic => patch::go_print(patch),
+            Kind::Strategic => go_format::printed(patch),
             Kind::Json | Kind::Merge if self.is_custom => {
                 let mut result = result.clone();
                 result.sort_all_objects();

@@ -4,12 +4,13 @@
 //! Upstream: `decode.go` of `go.yaml.in/yaml/v2`, and `yaml.go` of `sigs.k8s.io/yaml`.
 
 use std::collections::HashSet;
-use std::fmt::{Display, LowerExp};
+use std::fmt::Display;
 
 use serde_json::{Map, Value};
 
 use super::nodes::{Content, Node, Pair};
 use super::resolve::{self, Scalar};
+use crate::go_format::shortest;
 
 /// The key that merges other mappings into its own.
 const MERGE: &str = "<<";
@@ -287,19 +288,6 @@ fn float_key(value: f64) -> Key {
         text,
         shown: infinite(value).map_or_else(|| shortest(value), str::to_owned),
         is_float: true,
-    }
-}
-
-/// A float as Go's `FormatFloat(value, 'g', -1, bits)` writes it.
-fn shortest(value: impl Display + LowerExp) -> String {
-    let scientific = format!("{value:e}");
-    let parts = scientific.split_once('e');
-    let parts = parts.and_then(|(digits, exponent)| Some((digits, exponent.parse::<i32>().ok()?)));
-    match parts {
-        Some((digits, exponent)) if !(-4..6).contains(&exponent) => {
-            format!("{digits}e{exponent:+03}")
-        }
-        _ => value.to_string(),
     }
 }
 

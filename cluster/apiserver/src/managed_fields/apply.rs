@@ -11,7 +11,7 @@ use super::declared::{check, fields};
 use super::managed::{Author, Entry, Managed, Operation};
 use super::merge::merged;
 use super::remove::{with_parents, without};
-use super::set::FieldSet;
+use super::set::{FieldSet, html_safe};
 use super::versions::{Seen, Versions, Write};
 use crate::kinds::Resource;
 use crate::status::Status;
@@ -398,7 +398,7 @@ pub(crate) fn follow_last_applied(object: &mut Value, applied: &Applied<'_>) {
     config.sort_all_objects();
     annotations.insert(
         LAST_APPLIED.to_owned(),
-        Value::from(escaped(&config) + "\n"),
+        Value::from(html_safe(config.to_string()) + "\n"),
     );
     let size: usize = annotations
         .iter()
@@ -407,20 +407,4 @@ pub(crate) fn follow_last_applied(object: &mut Value, applied: &Applied<'_>) {
     if size > MAX_ANNOTATIONS {
         annotations.remove(LAST_APPLIED);
     }
-}
-
-/// JSON as Go's encoder writes it, safe inside of HTML.
-fn escaped(value: &Value) -> String {
-    let mut text = String::new();
-    for letter in value.to_string().chars() {
-        match letter {
-            '<' => text.push_str("\\u003c"),
-            '>' => text.push_str("\\u003e"),
-            '&' => text.push_str("\\u0026"),
-            '\u{2028}' => text.push_str("\\u2028"),
-            '\u{2029}' => text.push_str("\\u2029"),
-            letter => text.push(letter),
-        }
-    }
-    text
 }

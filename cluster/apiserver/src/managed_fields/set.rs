@@ -22,7 +22,7 @@ const IDENTITY: &[&str] = &[
 ];
 
 /// A set of paths, as a tree. The steps of paths are written as in `FieldsV1`: `f:name`,
-/// `k:{"name":"c"}`, `v:"a"`.
+/// `k:{"name":"c"}`, `v:"a"`. The JSON in them is safe inside of HTML.
 ///
 /// Invariant: no child is empty.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -191,7 +191,11 @@ impl FieldSet {
             }
             let mut child = FieldSet::parse(below)?;
             child.member |= child.children.is_empty();
-            set.children.insert(element.clone(), child);
+            let element = match element.strip_prefix("f:") {
+                Some(_) => element.clone(),
+                None => html_safe(element.clone()),
+            };
+            set.children.insert(element, child);
         }
         Some(set)
     }
@@ -209,12 +213,33 @@ impl FieldSet {
     }
 }
 
+/// JSON as Go's encoders write it, safe inside of HTML.
+pub(super) fn html_safe(json: String) -> String {
+    const UNSAFE: [char; 5] = ['<', '>', '&', '\u{2028}', '\u{2029}'];
+    if !json.contains(UNSAFE) {
+        return json;
+    }
+    // These letters are parts of texts only, and a text can have every letter in this form.
+    let mut safe = String::with_capacity(json.len() + 5);
+    for letter in json.chars() {
+        if UNSAFE.contains(&letter) {
+            write!(safe, "\\u{:04x}", u32::from(letter)).expect("writing to a string cannot fail");
+        } else {
+            safe.push(letter);
+        }
+    }
+    safe
+}
+
 /// One step of a path in the form of messages.
 pub(super) fn shown(element: &str) -> String {
     let (kind, rest) = element.split_at(2);
     match kind {
         "f:" => format!(".{rest}"),
-        "v:" => format!("[={rest}]"),
+        "v:" => {
+            let value: Value = serde_json::from_str(rest).unwrap_or_default();
+            format!("[={value}]")
+        }
         "k:" => {
             let keys: Map<String, Value> = serde_json::from_str(rest).unwrap_or_default();
             let mut text = String::from("[");

@@ -9,6 +9,7 @@
 use serde_json::Value;
 use steersman_releases::Release;
 
+use super::set::html_safe;
 use crate::custom::{ListType, Schema};
 use crate::kinds::Resource;
 use crate::schema::{self, Field, Struct, Topology, Type};
@@ -405,7 +406,7 @@ impl Listing<'_> {
 
     /// The name of a list element in field sets. The error tells why it has none.
     pub(super) fn element(&self, item: &Value) -> Result<String, String> {
-        match self.elements {
+        let name = match self.elements {
             Elements::Atomic => Err("invalid indexing of non-associative list".to_owned()),
             Elements::Values => match item {
                 Value::Object(_) => {
@@ -421,7 +422,8 @@ impl Listing<'_> {
                 item => Ok(format!("v:{item}")),
             },
             Elements::Keys(keys) => self.keyed(keys, item),
-        }
+        };
+        name.map(html_safe)
     }
 
     fn keyed(&self, keys: Keys<'_>, item: &Value) -> Result<String, String> {

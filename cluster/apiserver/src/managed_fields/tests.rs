@@ -324,6 +324,38 @@ fn a_key_without_value_is_left_out_of_the_name_of_an_element() {
 }
 
 #[test]
+fn names_of_elements_are_safe_in_html() {
+    let schema = json!({
+        "set": {"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "string"}},
+        "parts": {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"],
+            "items": {"type": "object", "properties": {"name": {"type": "string"}, "size": {"type": "integer"}}}},
+    });
+    let object = |size| json!({"metadata": {}, "set": ["a&b"], "parts": [{"name": "<0%\u{2028}", "size": size}]});
+    let mut story = Story::new(custom(schema)).update("u", object(1));
+    let part = json!({".": {}, "f:name": {}, "f:size": {}});
+    assert_eq!(
+        story.fields("u"),
+        json!({
+            "f:set": {".": {}, "v:\"a\\u0026b\"": {}},
+            "f:parts": {".": {}, "k:{\"name\":\"\\u003c0%\\u2028\"}": part},
+        })
+    );
+    let refused = story.try_apply("a", object(2)).unwrap_err();
+    assert!(
+        refused.ends_with(": .parts[name=\"<0%\u{2028}\"].size"),
+        "{refused}"
+    );
+}
+
+#[test]
+fn a_set_that_was_sent_has_safe_names_of_elements() {
+    let sent = json!({"f:<a>": {"k:{\"name\":\"<b>\"}": {}, "v:\"\\u003cc>\"": {}}});
+    let safe =
+        json!({"f:<a>": {"k:{\"name\":\"\\u003cb\\u003e\"}": {}, "v:\"\\u003cc\\u003e\"": {}}});
+    assert_eq!(FieldSet::parse(&sent).unwrap().into_value(), safe);
+}
+
+#[test]
 fn updates_of_many_writers_join_by_version() {
     let mut managed = Managed::default();
     let resource = built_in("", "v1", "configmaps");

@@ -665,6 +665,76 @@ async fn a_patch_of_a_scale_sets_missing_replicas() {
 
 /// The answers are those of kube-apiserver 1.36.2.
 #[tokio::test(start_paused = true)]
+async fn values_of_the_wrong_type_have_no_scale() {
+    let cluster = cluster();
+    let open = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    let scaled = json!({
+        "name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": open},
+        "subresources": {"scale": {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas",
+            "labelSelectorPath": ".status.selector"}},
+    });
+    cluster.create(widgets(json!([scaled]))).await.unwrap();
+    const SPEC: &str = ".spec.replicas: Invalid value: 0: .spec.replicas accessor error:";
+    const STATUS: &str = ".status.replicas: Invalid value: 0: .status.replicas accessor error:";
+    const SELECTOR: &str =
+        ".status.selector: Invalid value: \"\": .status.selector accessor error:";
+    for (fields, errors) in [
+        (
+            json!({"spec": {"replicas": "<a&b>"}}),
+            format!("{SPEC} <a&b> is of the type string, expected int64"),
+        ),
+        (
+            json!({"spec": {"replicas": 3.0}}),
+            format!("{SPEC} 3 is of the type float64, expected int64"),
+        ),
+        (
+            json!({"spec": {"replicas": null}}),
+            format!("{SPEC} <nil> is of the type <nil>, expected int64"),
+        ),
+        (
+            json!({"spec": "x"}),
+            format!("{SPEC} x is of the type string, expected map[string]interface{{}}"),
+        ),
+        (
+            json!({"spec": {"replicas": -1}}),
+            ".spec.replicas: Invalid value: -1: should be a non-negative integer".to_owned(),
+        ),
+        (
+            json!({"spec": {"replicas": 2_147_483_648_u64}}),
+            ".spec.replicas: Invalid value: 2147483648: should be less than or equal to 2147483647"
+                .to_owned(),
+        ),
+        (
+            json!({"status": {"replicas": "x", "selector": {"a": "b"}}}),
+            format!(
+                "[{STATUS} x is of the type string, expected int64, \
+                 {SELECTOR} map[a:b] is of the type map[string]interface {{}}, expected string]"
+            ),
+        ),
+        (
+            json!({"status": [1]}),
+            format!(
+                "[{STATUS} [1] is of the type []interface {{}}, expected map[string]interface{{}}, \
+                 {SELECTOR} [1] is of the type []interface {{}}, expected map[string]interface{{}}]"
+            ),
+        ),
+    ] {
+        let mut widget = widget(json!({}));
+        for (field, value) in fields.as_object().unwrap() {
+            widget[field] = value.clone();
+        }
+        assert_eq!(
+            message(cluster.create(widget).await),
+            format!("Widget.example.com \"w\" is invalid: {errors}")
+        );
+    }
+    let mut widget = widget(Value::Null);
+    widget["status"] = Value::Null;
+    cluster.create(widget).await.unwrap();
+}
+
+/// The answers are those of kube-apiserver 1.36.2.
+#[tokio::test(start_paused = true)]
 async fn an_unusable_bundle_is_refused_in_an_established_definition_only() {
     let cluster = cluster();
     let conversion = |bundle: Value| {

@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 
 use super::jsonpath::names;
 use crate::fielderror::{FieldError, Problem};
+use crate::go_format::{printed, type_name};
 
 /// The paths of spec replicas, status replicas and selector.
 #[derive(Debug)]
@@ -31,33 +32,81 @@ impl Path {
         })
     }
 
-    fn find<'a>(&self, object: &'a Value) -> Option<&'a Value> {
-        self.names.iter().try_fold(object, |at, name| at.get(name))
+    /// The value at this path, if any. The error tells that a value on the way has no fields.
+    fn find<'a>(&self, object: &'a Value) -> Result<Option<&'a Value>, String> {
+        let mut at = object;
+        for (above, name) in self.names.iter().enumerate() {
+            let fields = match at {
+                Value::Null => return Ok(None),
+                Value::Object(fields) => fields,
+                other => {
+                    let names = &self.names[..=above];
+                    return Err(misfit(names, other, "map[string]interface{}"));
+                }
+            };
+            let Some(value) = fields.get(name) else {
+                return Ok(None);
+            };
+            at = value;
+        }
+        Ok(Some(at))
     }
 
-    fn invalid(&self, value: &Value, why: &str) -> FieldError {
+    /// The value at this path, if any, which `read` must understand.
+    fn typed<'a, T>(
+        &self,
+        object: &'a Value,
+        name: &str,
+        read: impl Fn(&'a Value) -> Option<T>,
+    ) -> Result<Option<T>, String> {
+        let Some(value) = self.find(object)? else {
+            return Ok(None);
+        };
+        let read = read(value).ok_or_else(|| misfit(&self.names, value, name))?;
+        Ok(Some(read))
+    }
+
+    fn number(&self, object: &Value) -> Result<Option<i64>, String> {
+        self.typed(object, "int64", Value::as_i64)
+    }
+
+    fn string<'a>(&self, object: &'a Value) -> Result<Option<&'a str>, String> {
+        self.typed(object, "string", Value::as_str)
+    }
+
+    fn invalid(&self, value: impl Into<Value>, why: String) -> FieldError {
         FieldError {
             field: self.text.clone(),
-            problem: Problem::Invalid(value.clone(), why.to_owned()),
+            problem: Problem::Invalid(value.into(), why),
         }
     }
 
     /// The error of the replicas at this path, if any.
     fn error(&self, object: &Value) -> Option<FieldError> {
-        let value = self.find(object)?;
-        match value.as_i64() {
-            None => Some(self.invalid(
-                &Value::from(0),
-                &format!("{} accessor error: {value} is no int64", self.text),
-            )),
-            Some(..0) => Some(self.invalid(value, "should be a non-negative integer")),
-            Some(replicas) if replicas > i64::from(i32::MAX) => Some(self.invalid(
-                value,
-                &format!("should be less than or equal to {}", i32::MAX),
-            )),
-            Some(_) => None,
+        let most = i64::from(i32::MAX);
+        match self.number(object) {
+            Err(why) => Some(self.invalid(0, why)),
+            Ok(Some(replicas @ ..0)) => {
+                Some(self.invalid(replicas, "should be a non-negative integer".to_owned()))
+            }
+            Ok(Some(replicas)) if replicas > most => {
+                Some(self.invalid(replicas, format!("should be less than or equal to {most}")))
+            }
+            Ok(_) => None,
         }
     }
+}
+
+/// The error about a value of another type than `expected`.
+///
+/// Upstream: `NestedInt64` and others in `pkg/apis/meta/v1/unstructured` of apimachinery.
+fn misfit(names: &[String], value: &Value, expected: &str) -> String {
+    format!(
+        ".{} accessor error: {} is of the type {}, expected {expected}",
+        names.join("."),
+        printed(value),
+        type_name(value)
+    )
 }
 
 impl Scale {
@@ -72,13 +121,10 @@ impl Scale {
     /// Desired replicas, current replicas and selector. The error is the path at which the desired
     /// replicas are missing.
     pub(crate) fn read(&self, object: &Value) -> Result<(i64, i64, String), String> {
-        let number = |path: &Path| path.find(object).and_then(Value::as_i64);
+        let number = |path: &Path| path.number(object).ok().flatten();
         let desired = number(&self.spec).ok_or_else(|| self.spec.text.clone())?;
-        let selector = self
-            .selector
-            .as_ref()
-            .and_then(|path| path.find(object))
-            .and_then(Value::as_str);
+        let selector = self.selector.as_ref();
+        let selector = selector.and_then(|path| path.string(object).ok().flatten());
         Ok((
             desired,
             number(&self.status).unwrap_or(0),
@@ -118,11 +164,8 @@ impl Scale {
 
     pub(super) fn status_errors(&self, object: &Value) -> Vec<FieldError> {
         let selector = self.selector.iter().filter_map(|path| {
-            let value = path.find(object).filter(|value| !value.is_string())?;
-            Some(path.invalid(
-                &Value::from(""),
-                &format!("{} accessor error: {value} is no string", path.text),
-            ))
+            let why = path.string(object).err()?;
+            Some(path.invalid("", why))
         });
         self.status
             .error(object)

@@ -10,7 +10,7 @@ use steersman_devcluster::DevCluster;
 use steersman_devcluster::status::Status;
 use steersman_values::clock::Clock;
 
-use crate::support::widgets;
+use crate::support::{ask, widgets};
 
 const DEFINITION: &str =
     "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.example.com";
@@ -661,6 +661,80 @@ async fn a_patch_of_a_scale_sets_missing_replicas() {
         cluster.get(&format!("{WIDGETS}/w")).await.unwrap()["spec"],
         json!({"replicas": 3})
     );
+}
+
+/// A write in another version has the fields and the defaults of the stored one, also in a dry run. The answers
+/// are those of kube-apiserver 1.36.2.
+#[tokio::test(start_paused = true)]
+async fn a_dry_run_answers_as_the_write() {
+    let cluster = cluster();
+    let number = json!({"type": "integer"});
+    let stored = version(
+        "v1",
+        json!({"size": {"type": "integer", "default": 3}, "replicas": number}),
+    );
+    let shape = json!({"type": "string", "default": "round"});
+    let other =
+        json!({"size": number, "replicas": number, "colour": {"type": "string"}, "shape": shape});
+    let versions = json!([stored, version("v2", other)]);
+    cluster.create(widgets(versions)).await.unwrap();
+    let widget = |spec: Value| {
+        let mut widget = widget(spec);
+        widget["apiVersion"] = json!("example.com/v2");
+        widget
+    };
+    const MERGE: &str = "application/merge-patch+json";
+    const APPLY: &str = "application/apply-patch+yaml";
+    for (method, path, content_type, body, spec, owned) in [
+        (
+            "POST",
+            "",
+            "application/json",
+            widget(json!({"colour": "red"})),
+            json!({"size": 3}),
+            json!({".": {}, "f:colour": {}, "f:shape": {}}),
+        ),
+        (
+            "PATCH",
+            "/w",
+            MERGE,
+            json!({"spec": {"colour": "blue", "replicas": 1}}),
+            json!({"replicas": 1, "size": 3}),
+            json!({".": {}, "f:colour": {}, "f:replicas": {}, "f:shape": {}}),
+        ),
+        (
+            "PATCH",
+            "/w",
+            APPLY,
+            widget(json!({"colour": "green", "size": 5})),
+            json!({"replicas": 1, "size": 5}),
+            json!({"f:colour": {}, "f:size": {}}),
+        ),
+    ] {
+        for dry_run in ["&dryRun=All", ""] {
+            let force = if content_type == APPLY {
+                "&force=true"
+            } else {
+                ""
+            };
+            let path = WIDGETS.replace("/v1/", "/v2/") + path;
+            let path = format!("{path}?fieldManager=m{force}{dry_run}");
+            let body = body.to_string();
+            let answer = ask(
+                &cluster.client(),
+                method,
+                &path,
+                content_type,
+                body.as_bytes(),
+            )
+            .await;
+            let shown = &answer.body;
+            assert_eq!(shown["apiVersion"], "example.com/v2", "{path}: {shown}");
+            assert_eq!(shown["spec"], spec, "{path}");
+            let fields = &shown["metadata"]["managedFields"][0]["fieldsV1"];
+            assert_eq!(fields, &json!({"f:spec": owned}), "{path}");
+        }
+    }
 }
 
 /// The answers are those of kube-apiserver 1.36.2.

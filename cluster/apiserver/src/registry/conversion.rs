@@ -50,7 +50,13 @@ impl Resource {
         if let Some(converter) = self.converter() {
             convert(converter, &mut objects, &own, server).await?;
         }
-        let read = |(object, is_own)| if is_own { object } else { self.reread(object) };
+        let read = |(object, is_own)| {
+            if is_own {
+                object
+            } else {
+                self.read_other(object)
+            }
+        };
         Ok(objects.into_iter().zip(versions).map(read).collect())
     }
 

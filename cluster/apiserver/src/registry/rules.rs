@@ -207,7 +207,7 @@ impl Resource {
     /// it before.
     pub(crate) fn shown(&self, object: Value) -> Value {
         if matches!(self.storage, Storage::OtherVersion) {
-            self.reread(object)
+            self.read_other(object)
         } else {
             object
         }
@@ -292,9 +292,16 @@ impl Resource {
     /// A stored object as its storage version reads it. The schema can be newer than the object, so
     /// it prunes and defaults again.
     pub(crate) fn reread(&self, mut object: Value) -> Value {
+        object = self.read_other(object);
+        self.complete(&mut object);
+        object
+    }
+
+    /// An object of another version in this one. Only the stored version adds defaults to an object
+    /// that is read.
+    pub(crate) fn read_other(&self, mut object: Value) -> Value {
         object["apiVersion"] = Value::from(self.api_version());
         self.drop_unknown(&mut object);
-        self.complete(&mut object);
         object
     }
 }

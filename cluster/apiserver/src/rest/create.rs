@@ -138,11 +138,12 @@ impl Server {
         let stored = resource.to_stored(&object, self).await?;
         // Holds the quotas until the commit has counted the object.
         let _charge = self.charge(target, &object, None, dry_run)?;
-        depth::check(stored.as_ref().unwrap_or(&object))?;
+        let kept = stored.unwrap_or(object);
+        depth::check(&kept)?;
         if dry_run {
-            return Ok(Arc::new(Object::unstored(resource, &key, &object)));
+            return Ok(Arc::new(Object::unstored(resource, &key, &kept)));
         }
-        let change = Change::Put(stored.unwrap_or(object));
+        let change = Change::Put(kept);
         let committed = self.commit(&target.entry, &key, None, change);
         committed.map_err(|Raced| NotWritten::Raced)
     }

@@ -352,11 +352,12 @@ impl Server {
         if new == *old {
             return Ok(current.clone());
         }
-        depth::check(stored.as_ref().unwrap_or(&new))?;
+        let kept = stored.unwrap_or(new);
+        depth::check(&kept)?;
         if dry_run {
-            return Ok(Arc::new(Object::unstored(resource, &current.key, &new)));
+            return Ok(Arc::new(Object::unstored(resource, &current.key, &kept)));
         }
-        commit(Change::Put(stored.unwrap_or(new)))
+        commit(Change::Put(kept))
     }
 }
 

@@ -1,7 +1,10 @@
 //! The load `autoscalers`: Deployments whose load rises and falls, each with a
 //! HorizontalPodAutoscaler.
 
+use std::time::Duration;
+
 use anyhow::Result;
+use jiff::Timestamp;
 use serde_json::{Value, json};
 use steersman_objects::{Deployment, HorizontalPodAutoscaler};
 
@@ -11,6 +14,11 @@ use crate::run::{Bench, idle};
 
 /// Use of the pods. Their requests are ten thousandths of a core, so the use is 20 % to 180 %.
 const USED: &str = "2m..18m/300s";
+/// The period of that sawtooth, in milliseconds.
+const PERIOD: i64 = 300_000;
+/// The part of the period at which each run begins. The use is 36 % then, and passes the target of 60 % after 45
+/// seconds. On quiet cores, all autoscalers are active by then.
+const BEGIN: i64 = 30_000;
 /// Limits of the sizes.
 const SIZES: (i32, i32) = (1, 3);
 
@@ -25,6 +33,8 @@ impl Workloads {
         template["metadata"]["annotations"] = json!({"simulate.steersman.dev/cpu": USED});
         template["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": "10m"}});
         let server = MetricsServer::start(&self.client, self.pods.store(), &template).await?;
+        // The sawtooth follows the clock. Managers are comparable if all of them meet the same part of it.
+        tokio::time::sleep(until_begin(Timestamp::now())).await;
         let workload = json!({
             "replicas": SIZES.0, "selector": {"matchLabels": {}}, "template": template,
         });
@@ -59,6 +69,12 @@ impl Workloads {
     }
 }
 
+/// The time from `now` to the next beginning of a run.
+fn until_begin(now: Timestamp) -> Duration {
+    let left = (BEGIN - now.as_millisecond()).rem_euclid(PERIOD);
+    Duration::from_millis(left.unsigned_abs())
+}
+
 fn autoscaler(index: usize) -> Value {
     let target = json!({"type": "Utilization", "averageUtilization": 60});
     json!({
@@ -66,4 +82,19 @@ fn autoscaler(index: usize) -> Value {
         "minReplicas": SIZES.0, "maxReplicas": SIZES.1,
         "metrics": [{"type": "Resource", "resource": {"name": "cpu", "target": target}}],
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_run_begins_at_the_same_part_of_the_sawtooth() {
+        // (seconds of the clock, seconds of the wait)
+        let cases = [(0, 30), (30, 0), (31, 299), (299, 31), (300, 30), (629, 1)];
+        for (now, wait) in cases {
+            let now = Timestamp::UNIX_EPOCH + Duration::from_secs(now);
+            assert_eq!(until_begin(now), Duration::from_secs(wait), "{now}");
+        }
+    }
 }

@@ -2,9 +2,12 @@
 //!
 //! Upstream: `storageversionmigrator.go`.
 //!
+//! Without admission, up to 1.35, the migrator itself marks a migration as running.
+//!
 //! An apply or merge patch without fields keeps the object as it is. The API server decodes it and stores it
 //! anew, unless the stored bytes are equal. Other versions have other bytes.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde_json::json;
@@ -19,7 +22,7 @@ use steersman_values::resource::ResourceType;
 use super::NAME;
 use super::error::SyncError;
 use super::resource_version::{Resource, resource_of};
-use super::status::{Change, SUCCEEDED, Statuses, is_terminal};
+use super::status::{Change, RUNNING, SUCCEEDED, Statuses, is_terminal};
 
 /// Syncs migrations with a resource version.
 pub(super) struct Migrator {
@@ -27,8 +30,35 @@ pub(super) struct Migrator {
     /// Shared with the loop of resource versions.
     pub(super) mapper: Arc<RestMapper>,
     pub(super) statuses: Statuses,
+    /// Whether later objects are skipped, and failed requests repeated. Releases up to 1.34 do neither.
+    pub(super) checks: bool,
     /// Whether objects are patched. Releases up to 1.36 apply them.
     pub(super) patches: bool,
+}
+
+/// The reason for which a migration fails.
+#[derive(Debug)]
+enum Failure {
+    /// The resource is not served.
+    Missing,
+    /// The API server refused an object.
+    Refused(ApiError),
+}
+
+impl Failure {
+    /// The message of the condition. Upstream: `failMigration`, and `sync` up to 1.34.
+    fn message(&self, checks: bool) -> Cow<'static, str> {
+        match self {
+            Self::Missing if checks => {
+                "migration encountered unhandled error: unable to obtain GVR from discovery".into()
+            }
+            Self::Missing => "resource not found".into(),
+            Self::Refused(error) if checks => {
+                format!("migration encountered unhandled error: {error}").into()
+            }
+            Self::Refused(_) => "migration encountered unhandled error".into(),
+        }
+    }
 }
 
 /// The metadata of an object to rewrite.
@@ -56,21 +86,28 @@ impl ObjectSyncer for Migrator {
     async fn sync(
         &self,
         _key: &ObjectKey,
-        migration: Arc<StorageVersionMigration>,
+        mut migration: Arc<StorageVersionMigration>,
     ) -> Result<Requeue, SyncError> {
-        let limit = &*migration.status.resource_version;
-        if is_terminal(&migration) || limit.is_empty() {
+        if is_terminal(&migration) || migration.status.resource_version.is_empty() {
             return Ok(Requeue::Never);
         }
         let resource = match resource_of(&migration, &self.mapper, &self.statuses).await? {
             Resource::Served(served) => served.resource,
             Resource::NotYet => return Err(SyncError::UnknownResource(discovery::INCOMPLETE)),
             Resource::Missing => {
-                self.fail(&migration, "unable to obtain GVR from discovery")
-                    .await?;
+                self.fail(&migration, &Failure::Missing).await?;
                 return Ok(Requeue::Never);
             }
         };
+        if !self.statuses.admits {
+            let running = Change::Add {
+                kind: RUNNING,
+                reason: "StorageVersionMigrationInProgress",
+                message: "",
+            };
+            migration = self.statuses.write(&migration, running).await?;
+        }
+        let limit = &*migration.status.resource_version;
         match self.rewrite_all(&resource, limit).await? {
             None => {
                 let succeeded = Change::Add {
@@ -80,21 +117,22 @@ impl ObjectSyncer for Migrator {
                 };
                 self.statuses.write(&migration, succeeded).await?;
             }
-            Some(refusal) => self.fail(&migration, &refusal.to_string()).await?,
+            Some(refusal) => self.fail(&migration, &Failure::Refused(refusal)).await?,
         }
         Ok(Requeue::Never)
     }
 }
 
 impl Migrator {
-    /// Upstream: `failMigration`. The migration stays failed; a user creates another one to try again.
+    /// The migration stays failed; a user creates another one to try again.
     async fn fail(
         &self,
         migration: &StorageVersionMigration,
-        problem: &str,
+        failure: &Failure,
     ) -> Result<(), SyncError> {
-        let message = format!("migration encountered unhandled error: {problem}");
-        self.statuses.write(migration, Change::fail(&message)).await
+        let message = failure.message(self.checks);
+        let failed = self.statuses.write(migration, Change::fail(&message));
+        failed.await.map(drop)
     }
 
     /// Rewrites all objects up to the resource version `limit`. Returns the refusal of an object, with
@@ -111,12 +149,12 @@ impl Migrator {
         let mut pages = Pages::new(&metadata, resource, None);
         while let Some(objects) = pages.next::<Listed>().await.map_err(SyncError::List)? {
             for Listed { metadata: object } in objects {
-                if is_later(&object.resource_version, limit) {
+                if self.checks && is_later(&object.resource_version, limit) {
                     continue;
                 }
                 match self.rewrite(resource, &object).await {
                     Ok(()) => {}
-                    Err(error) if is_refusal(&error) => return Ok(Some(error)),
+                    Err(error) if !self.checks || is_refusal(&error) => return Ok(Some(error)),
                     Err(error) => return Err(SyncError::Rewrite(error)),
                 }
             }

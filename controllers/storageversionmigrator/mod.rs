@@ -6,6 +6,8 @@
 //!
 //! The controller runs only with the feature gate `StorageVersionMigrator`.
 //!
+//! Releases up to 1.35 have no [`runner`]: all migrations are run at once, and the result ends them.
+//!
 //! Upstream: `pkg/controller/storageversionmigrator`. Differences:
 //!
 //! - Objects are listed page by page. Upstream reads them from the cache of the garbage collector.
@@ -117,21 +119,29 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     let cached = migrations.objects().clone();
     let queues = [versions.queue(), migrations.queue()];
     let of_resources = resources.clone();
+    let admits = ctx.release.admits_storage_migrations();
     // The deletion of a running migration has to admit the next one of its resource. Each of the other
     // two loops leaves a key whose migration is not in its phase.
-    cached.add_handler(move |change| match change {
-        Change::Added { object, .. } | Change::Updated { new: object, .. } => {
-            of_resources.add(object.spec.resource.clone());
-            queues.iter().for_each(|queue| queue.add(object.key()));
+    cached.add_handler(move |change| {
+        let migration = match change {
+            Change::Added { object, .. } | Change::Updated { new: object, .. } => {
+                queues.iter().for_each(|queue| queue.add(object.key()));
+                object
+            }
+            Change::Deleted { object, .. } => object,
+        };
+        if admits {
+            of_resources.add(migration.spec.resource.clone());
         }
-        Change::Deleted { object, .. } => of_resources.add(object.spec.resource.clone()),
     });
     let mapper = Arc::new(RestMapper::new(client.clone()));
     let statuses = |keyed: &mut Keyed<StorageVersionMigration>| Statuses {
         client: ctx.client(NAME),
         clock: ctx.clock.clone(),
         cache: keyed.tracked(&cached),
+        admits,
     };
+    let checks = ctx.release.checks_storage_migrations();
     let runner = MigrationRunner {
         migrations: cached.store(),
         client: client.clone(),
@@ -143,11 +153,13 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
         client: client.clone(),
         mapper: Arc::clone(&mapper),
         statuses: statuses(&mut versions),
+        checks,
     };
     let migrator = Migrator {
         client,
         mapper,
         statuses: statuses(&mut migrations),
+        checks,
         patches: ctx.release.migrates_storage_by_merge_patches(),
     };
     Ok(Box::new(StorageVersionMigrator {

@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use steersman_client::discovery::{self, RestMapper, ServedResource};
 use steersman_client::{ApiClient, Target};
-use steersman_objects::{ObjectKey, StorageVersionMigration};
+use steersman_objects::{GroupResource, ObjectKey, StorageVersionMigration};
 use steersman_runtime::keyed::ObjectSyncer;
 use steersman_runtime::workers::Requeue;
 use steersman_values::clock::saturating_since;
@@ -42,6 +42,8 @@ pub(super) struct ResourceVersions {
     pub(super) client: ApiClient,
     pub(super) mapper: Arc<RestMapper>,
     pub(super) statuses: Statuses,
+    /// Whether unknown resources have a minute to appear, and others are checked.
+    pub(super) checks: bool,
 }
 
 /// The resource of a migration.
@@ -54,17 +56,19 @@ pub(super) enum Resource {
     Missing,
 }
 
-/// Finds the resource of `migration`, in the version that the API server prefers.
+/// Finds the resource of `migration`, in the version that `v1alpha1` names or else the API server prefers.
 ///
-/// Upstream: `resourceFor`. The version does not matter for the rewrite: each one reaches the same
-/// stored object. A migration without creation time counts as old.
+/// Upstream: `resourceFor`, and `resourceExists` up to 1.34. The version does not matter for the rewrite: each one
+/// reaches the same stored object. A migration without creation time counts as old.
 pub(super) async fn resource_of(
     migration: &StorageVersionMigration,
     mapper: &RestMapper,
     statuses: &Statuses,
 ) -> Result<Resource, SyncError> {
     let wanted = &migration.spec.resource;
-    let found = mapper.preferred(&wanted.group, &wanted.resource).await;
+    let found = mapper
+        .resource(&wanted.group, &wanted.version, &wanted.resource)
+        .await;
     Ok(match found.map_err(SyncError::Discovery)? {
         Some(served) => Resource::Served(served),
         None => {
@@ -86,27 +90,30 @@ impl ObjectSyncer for ResourceVersions {
     type Error = SyncError;
 
     /// Upstream: `sync` of `ResourceVersionController`. The version is written once, before any
-    /// rewrite; a later one would only repeat rewrites.
+    /// rewrite; a later one would only repeat rewrites. Without admission, each migration gets one at once.
     async fn sync(
         &self,
         _key: &ObjectKey,
         migration: Arc<StorageVersionMigration>,
     ) -> Result<Requeue, SyncError> {
         let has_version = !migration.status.resource_version.is_empty();
-        if !is_running(&migration) || is_terminal(&migration) || has_version {
+        let is_waiting = self.statuses.admits && !is_running(&migration);
+        if is_waiting || is_terminal(&migration) || has_version {
             return Ok(Requeue::Never);
         }
         let served = match resource_of(&migration, &self.mapper, &self.statuses).await? {
             Resource::Served(served) => served,
-            Resource::NotYet => return Err(SyncError::UnknownResource(discovery::INCOMPLETE)),
-            Resource::Missing => {
+            unknown => {
+                if !self.is_final(&unknown, &migration).await? {
+                    return Err(SyncError::UnknownResource(discovery::INCOMPLETE));
+                }
                 let failed = Change::fail("resource does not exist in discovery");
                 self.statuses.write(&migration, failed).await?;
                 return Ok(Requeue::Never);
             }
         };
         let gvr = shown(&served.resource);
-        if !VERBS.iter().all(|verb| served.allows(verb)) {
+        if self.checks && !VERBS.iter().all(|verb| served.allows(verb)) {
             let verbs = VERBS.join(" ");
             let message =
                 format!("resource {gvr:?} does not support discovery operations: [{verbs}]");
@@ -116,7 +123,7 @@ impl ObjectSyncer for ResourceVersions {
         }
         let latest = self.latest(&served.resource).await?;
         let message;
-        let change = if is_well_formed(&latest) {
+        let change = if !self.checks || is_well_formed(&latest) {
             Change::Version(&latest)
         } else {
             message = format!(
@@ -130,6 +137,27 @@ impl ObjectSyncer for ResourceVersions {
 }
 
 impl ResourceVersions {
+    /// Whether a migration of an `unknown` resource fails, rather than waits for the resource.
+    ///
+    /// Upstream up to 1.34 waits without a limit, except for two kinds of names. One is a singular. The other lacks the
+    /// group of its resource.
+    async fn is_final(
+        &self,
+        unknown: &Resource,
+        migration: &StorageVersionMigration,
+    ) -> Result<bool, SyncError> {
+        if self.checks {
+            return Ok(matches!(unknown, Resource::Missing));
+        }
+        let GroupResource {
+            group,
+            version,
+            resource,
+        } = &migration.spec.resource;
+        let others = self.mapper.kinds(group, version, resource).await;
+        Ok(!others.map_err(SyncError::Discovery)?.is_empty())
+    }
+
     /// The latest resource version of a resource, from a list with at most one object.
     ///
     /// Upstream: `getLatestResourceVersion`. The version of the list counts, and its objects are

@@ -2,6 +2,10 @@
 //!
 //! A migration goes through `Running`, a resource version, then `Succeeded` or `Failed`, and at last
 //! `Running` turns to `False`. Conditions of results stay.
+//!
+//! Without admission, up to 1.35, the resource version comes first, and the result ends `Running` in the same write.
+
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -64,8 +68,16 @@ impl Change<'_> {
     /// Changes `status`.
     ///
     /// Upstream: `setStatusConditions` in `util.go` for `Add`. A condition of unknown status does not
-    /// count there, so the list may get a second one of the type.
-    fn make(self, status: &mut Value, generation: i64, now: Timestamp) {
+    /// count there, so the list may get a second one of the type. In 1.34 one that is false does not count either, and the API
+    /// server refuses the second one. Without admission, a result ends `Running`.
+    fn make(
+        self,
+        status: &mut Value,
+        migration: &StorageVersionMigration,
+        admits: bool,
+        now: Timestamp,
+    ) {
+        let time = migration.time_of_conditions();
         let now = whole_seconds(now).to_string();
         // A resource version needs no conditions, and an empty list would be one more difference.
         if !status["conditions"].is_array() && !matches!(self, Change::Version(_)) {
@@ -86,19 +98,27 @@ impl Change<'_> {
                     found["type"] == kind
                         && (found["status"] == "True" || found["status"] == "False")
                 };
-                if !conditions.iter().any(is_set) {
-                    conditions.push(json!({
-                        "type": kind, "status": "True", "lastTransitionTime": now,
-                        "reason": reason, "message": message,
-                    }));
+                if conditions.iter().any(is_set) {
+                    return;
                 }
+                let mut running = conditions.iter_mut();
+                if let Some(running) = running.find(|found| found["type"] == RUNNING)
+                    && !admits
+                {
+                    running["status"] = json!("False");
+                }
+                conditions.push(json!({
+                    "type": kind, "status": "True", time: now,
+                    "reason": reason, "message": message,
+                }));
             }
             (Change::Complete, Some((conditions, now))) => {
                 let mut running = conditions.iter_mut();
                 if let Some(running) = running.find(|found| found["type"] == RUNNING) {
                     *running = json!({
-                        "type": RUNNING, "status": "False", "observedGeneration": generation,
-                        "lastTransitionTime": now, "reason": "MigrationCompleted",
+                        "type": RUNNING, "status": "False",
+                        "observedGeneration": migration.meta.generation,
+                        time: now, "reason": "MigrationCompleted",
                         "message": "Migration completed",
                     });
                 }
@@ -114,19 +134,21 @@ pub(super) struct Statuses {
     pub(super) clock: Clock,
     /// The cache of migrations. The next sync of the same loop waits until the cache shows the write.
     pub(super) cache: TrackedCache,
+    /// Whether [`runner`](super::runner) admits and ends migrations. Releases up to 1.35 lack it.
+    pub(super) admits: bool,
 }
 
 impl Statuses {
-    /// PUTs the changed status with the resource version of `migration`. A conflict is an error: the
-    /// other loops write the same status.
+    /// PUTs the changed status with the resource version of `migration`, and returns the stored migration. A conflict
+    /// is an error: the other loops write the same status.
     pub(super) async fn write(
         &self,
         migration: &StorageVersionMigration,
         change: Change<'_>,
-    ) -> Result<(), SyncError> {
+    ) -> Result<Arc<StorageVersionMigration>, SyncError> {
         let mut object = Value::Object(migration.document.to_object());
         let status = &mut object["status"];
-        change.make(status, migration.meta.generation, self.clock.now());
+        change.make(status, migration, self.admits, self.clock.now());
         let written = write_status::<StorageVersionMigration>(
             &self.client,
             &migration.meta,
@@ -135,7 +157,9 @@ impl Statuses {
             OnFailure::Return,
         );
         let written = written.await.map_err(SyncError::Status)?;
-        let recorded = self.cache.wrote_answer(&migration.key(), &written);
-        recorded.map_err(SyncError::Answer)
+        let written = StorageVersionMigration::decode(&written).map_err(SyncError::Answer)?;
+        let version = written.meta.resource_version;
+        self.cache.wrote_at(&migration.key(), version);
+        Ok(Arc::new(written))
     }
 }

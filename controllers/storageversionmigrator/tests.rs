@@ -20,6 +20,26 @@ fn migration(name: &str, group: &str, resource: &str) -> Value {
     })
 }
 
+/// The version of StorageVersionMigrations that API servers of `release` have.
+fn version_of(release: Release) -> &'static str {
+    if release < Release::of_minor(35) {
+        "v1alpha1"
+    } else {
+        "v1beta1"
+    }
+}
+
+/// A migration in the version of `release`. Up to 1.34, it names version `v1` of the resource.
+fn migration_of(release: Release, name: &str, group: &str, resource: &str) -> Value {
+    let mut migration = migration(name, group, resource);
+    let version = version_of(release);
+    migration["apiVersion"] = json!(format!("storagemigration.k8s.io/{version}"));
+    if version == "v1alpha1" {
+        migration["spec"]["resource"]["version"] = json!("v1");
+    }
+    migration
+}
+
 impl World {
     async fn migrating() -> Self {
         Self::migrating_as(Release::DEFAULT).await
@@ -31,7 +51,7 @@ impl World {
             .create(definition(
                 "storagemigration.k8s.io",
                 "StorageVersionMigration",
-                &["v1beta1"],
+                &[version_of(release)],
                 "Cluster",
             ))
             .await;
@@ -115,6 +135,151 @@ async fn all_objects_of_a_resource_are_rewritten() {
     world.cluster.clear_requests();
     world.a_minute().await;
     assert!(world.rewritten().is_empty());
+}
+
+/// The condition `Running` of releases without admission.
+fn in_progress(status: &str) -> [String; 4] {
+    condition("Running", status, "StorageVersionMigrationInProgress", "")
+}
+
+/// Migrations wait for others since 1.36 only. 1.34 also fails for errors that may pass.
+#[tokio::test(start_paused = true)]
+async fn migrations_of_a_resource_run_at_once_up_to_1_35() {
+    let unhandled = failed("migration encountered unhandled error");
+    for (minor, refused, at_last) in [
+        (34, vec![in_progress("False"), unhandled.clone()], unhandled),
+        (35, vec![in_progress("True")], succeeded()),
+    ] {
+        let release = Release::of_minor(minor);
+        let world = World::migrating_as(release).await;
+        world.create_maps(&["a"]).await;
+        let patch = Matcher::new("patch", "configmaps");
+        let rule = world.cluster.faults().reject(patch, internal_error(), None);
+        for name in ["first", "second"] {
+            let migration = migration_of(release, name, "", "configmaps");
+            world.create(migration).await;
+        }
+        for name in ["first", "second"] {
+            assert_eq!(world.conditions_of(name).await, refused, "1.{minor} {name}");
+        }
+        world.cluster.faults().remove(rule);
+        // The back-off of the migrations has grown meanwhile.
+        for _ in 0..20 {
+            world.a_minute().await;
+        }
+        for name in ["first", "second"] {
+            let ended = [in_progress("False"), at_last.clone()];
+            assert_eq!(world.conditions_of(name).await, ended, "1.{minor} {name}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn definitions_stay_as_they_are_up_to_1_35() {
+    for minor in [34, 35] {
+        let release = Release::of_minor(minor);
+        let world = World::migrating_as(release).await;
+        let carts = definition("shop.io", "Cart", &["v1"], "Cluster");
+        world.create(carts).await;
+        let cart = json!({"apiVersion": "shop.io/v1", "kind": "Cart", "metadata": {"name": "c"}});
+        world.create(cart).await;
+        let stored = || world.cluster.objects("customresourcedefinitions");
+        let before = stored();
+        let migration = migration_of(release, "m", "shop.io", "carts");
+        world.create(migration).await;
+        let expected = [in_progress("False"), succeeded()];
+        assert_eq!(world.conditions_of("m").await, expected, "1.{minor}");
+        assert_eq!(world.rewritten(), ["c 200"], "1.{minor}");
+        assert_eq!(stored(), before, "1.{minor}");
+    }
+}
+
+/// Upstream: `setStatusConditions` of 1.34.
+#[tokio::test(start_paused = true)]
+async fn migrations_of_v1alpha1_keep_their_fields() {
+    let release = Release::of_minor(34);
+    let world = World::migrating_as(release).await;
+    world.create_maps(&["a"]).await;
+    let mut migration = migration_of(release, "m", "", "configmaps");
+    migration["spec"]["continueToken"] = json!("token");
+    migration["metadata"]["uid"] = json!("uid-of-m");
+    migration["status"] = json!({
+        "progress": 7, "conditions": [{"type": "Seen", "status": "True", "by": "me"}],
+    });
+    world.cluster.load(migration.clone()).unwrap();
+    world.a_minute().await;
+    let [stored] = &world.cluster.objects(MIGRATIONS)[..] else {
+        panic!("there is one migration");
+    };
+    assert_eq!(stored["spec"], migration["spec"]);
+    let status = &stored["status"];
+    let time = &status["conditions"][1]["lastUpdateTime"];
+    assert!(time.is_string(), "{status}");
+    let of_type = |kind: &str, status: &str, reason: &str| json!({"type": kind, "status": status, "lastUpdateTime": time, "reason": reason, "message": ""});
+    let expected = json!({
+        "progress": 7, "resourceVersion": status["resourceVersion"],
+        "conditions": [
+            {"type": "Seen", "status": "True", "by": "me"},
+            of_type("Running", "False", "StorageVersionMigrationInProgress"),
+            of_type("Succeeded", "True", "StorageVersionMigrationSucceeded"),
+        ],
+    });
+    assert_eq!(*status, expected);
+}
+
+/// Objects with a later version are in the storage version already.
+#[tokio::test(start_paused = true)]
+async fn later_objects_are_skipped_since_1_35() {
+    for (minor, rewritten) in [(34, &["a 200"][..]), (35, &[][..])] {
+        let release = Release::of_minor(minor);
+        let world = World::migrating_as(release).await;
+        world.create_maps(&["a"]).await;
+        let mut migration = migration_of(release, "m", "", "configmaps");
+        migration["metadata"]["uid"] = json!("uid-of-m");
+        migration["status"] = json!({"resourceVersion": "1"});
+        world.cluster.load(migration).unwrap();
+        let expected = [in_progress("False"), succeeded()];
+        assert_eq!(world.conditions_of("m").await, expected, "1.{minor}");
+        assert_eq!(world.rewritten(), rewritten, "1.{minor}");
+    }
+}
+
+/// `v1alpha1` names a version, and waits for it. Upstream: `resourceExists` of 1.34.
+#[tokio::test(start_paused = true)]
+async fn unknown_resources_of_v1alpha1_are_waited_for() {
+    let missing = [failed("resource does not exist in discovery")];
+    // (group, version, resource, conditions)
+    let cases = [
+        ("shop.io", "v1", "carts", &[][..]),
+        ("apps", "v1beta1", "deployments", &[][..]),
+        ("", "v1", "deployments", &missing[..]),
+        ("apps", "v1", "deployment", &missing[..]),
+    ];
+    let release = Release::of_minor(34);
+    for (group, version, resource, expected) in cases {
+        let world = World::migrating_as(release).await;
+        let mut migration = migration_of(release, "m", group, resource);
+        migration["spec"]["resource"]["version"] = json!(version);
+        world.create(migration).await;
+        world.a_minute().await;
+        let found = world.conditions_of("m").await;
+        assert_eq!(found, expected, "{group}/{version} {resource}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resource_that_vanishes_fails_a_migration() {
+    let discovery = "migration encountered unhandled error: unable to obtain GVR from discovery";
+    for (minor, message) in [(34, "resource not found"), (35, discovery)] {
+        let release = Release::of_minor(minor);
+        let world = World::migrating_as(release).await;
+        let mut migration = migration_of(release, "m", "shop.io", "carts");
+        migration["metadata"]["uid"] = json!("uid-of-m");
+        migration["status"] = json!({"resourceVersion": "1"});
+        world.cluster.load(migration).unwrap();
+        let found = world.conditions_of("m").await;
+        assert_eq!(found, [failed(message)], "1.{minor}");
+    }
 }
 
 /// Upstream: `TestStorageVersionMigrationWithCRD`.

@@ -1,7 +1,7 @@
 //! StorageVersionMigrations, which rewrite all objects of a resource in its storage version.
 //!
 //! The view keeps the served [`Document`](super::Document), because the controller PUTs the status.
-//! Upstream: `k8s.io/api/storagemigration/v1beta1`.
+//! Upstream: `k8s.io/api/storagemigration` in the versions `v1alpha1` (1.33 and 1.34), `v1beta1` and `v1`.
 
 use std::fmt;
 
@@ -38,13 +38,27 @@ view! {
     }
 }
 
-/// A resource without its version.
+impl StorageVersionMigration {
+    /// The field of a condition with its time. Only migrations of `v1alpha1` name the version of their resource.
+    pub fn time_of_conditions(&self) -> &'static str {
+        if self.spec.resource.version.is_empty() {
+            "lastTransitionTime"
+        } else {
+            "lastUpdateTime"
+        }
+    }
+}
+
+/// A resource.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 pub struct GroupResource {
     /// API group; empty for core.
     #[serde(deserialize_with = "nullable")]
     pub group: Sym,
+    /// API version in `v1alpha1`, and empty in later versions of StorageVersionMigrations.
+    #[serde(deserialize_with = "nullable")]
+    pub version: Sym,
     /// Plural name.
     #[serde(deserialize_with = "nullable")]
     pub resource: Sym,

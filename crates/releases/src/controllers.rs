@@ -25,7 +25,7 @@ pub const GATED: &[(&str, &[&str])] = &[
     ("resourcepoolstatusrequest-controller", &["DRAResourcePoolStatus"]),
     ("selinux-warning-controller", &["SELinuxChangePolicy"]),
     ("service-cidr-controller", &["MultiCIDRServiceAllocator"]),
-    ("storage-version-migrator-controller", &["StorageVersionMigrator"]),
+    ("storage-version-migrator-controller", &["InformerResourceVersion", "StorageVersionMigrator"]),
     ("storageversion-garbage-collector-controller", &["APIServerIdentity", "StorageVersionAPI"]),
     ("taint-eviction-controller", &["SeparateTaintEvictionController"]),
     ("volumeattributesclass-protection-controller", &["VolumeAttributesClass"]),

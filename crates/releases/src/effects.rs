@@ -61,7 +61,7 @@ pub const READ: &[(&str, Effect)] = &[
     ("HPAScaleToZero", Acts),
     ("InOrderInformers", Always(true, CLIENT)),
     ("InPlacePodVerticalScaling", Acts),
-    ("InformerResourceVersion", Always(true, CLIENT)),
+    ("InformerResourceVersion", Acts),
     ("JobManagedBy", Acts),
     ("JobPodReplacementPolicy", Acts),
     ("MaxUnavailableStatefulSet", Acts),

@@ -120,6 +120,24 @@ impl Release {
         self >= Self::of_minor(37)
     }
 
+    /// Whether the storage version migrator gives up unknown resources after a minute, and looks at verbs. It also skips
+    /// later objects, repeats failed requests and tells the cause of a failure. Since `v1beta1`.
+    pub fn checks_storage_migrations(self) -> bool {
+        self >= Self::of_minor(35)
+    }
+
+    /// Whether the migrations of a resource run one after the other, and CustomResourceDefinitions show them. 1.35 and
+    /// older run all of them at once.
+    pub fn admits_storage_migrations(self) -> bool {
+        self >= Self::of_minor(36)
+    }
+
+    /// Whether a target of an autoscaler leaves the size zero only if the autoscaler brought it there, which the condition
+    /// `ScaledToZero` tells. Up to 1.35, managers ask for `minReplicas: 0` alone, and ignore the gate `HPAScaleToZero`.
+    pub fn guards_targets_at_zero(self) -> bool {
+        self >= Self::of_minor(36)
+    }
+
     /// Whether errors of autoscalers wrap their causes: that of an object's metric names the object first, and an unknown
     /// type of metric counts as a fault of the spec. Since kubernetes#139029.
     pub fn wraps_errors_of_autoscalers(self) -> bool {

@@ -100,8 +100,8 @@ const fn in_releases(releases: &'static str, version: &'static str) -> OtherVers
 }
 
 /// Types whose version depends on the release, as controllers name them, and the other versions with
-/// the same fields, as far as controllers use them. PodGroups name their Workload by another field: see `PodGroup`
-/// of `steersman_objects`.
+/// the same fields, as far as controllers use them. `PodGroup` and `StorageVersionMigration` of `steersman_objects` know
+/// the fields that differ.
 ///
 /// Upstream: `k8s.io/api` of 1.33 to 1.37.
 // One line per type keeps this readable as a table.
@@ -110,7 +110,7 @@ pub static SERVED_DIFFERENTLY: [(&ResourceType, &[OtherVersion]); 10] = [
     (&WORKLOADS, &[in_releases("1.37", "v1beta1"), in_releases("1.37", "v1alpha3")]),
     (&POD_GROUPS, &[in_releases("1.37", "v1beta1"), in_releases("1.37", "v1alpha3")]),
     (&POD_CERTIFICATE_REQUESTS, &[in_releases("1.37", "v1"), in_releases("1.34", "v1alpha1")]),
-    (&STORAGE_VERSION_MIGRATIONS, &[in_releases("1.37", "v1")]),
+    (&STORAGE_VERSION_MIGRATIONS, &[in_releases("1.37", "v1"), in_releases("1.33 and 1.34", "v1alpha1")]),
     (&VOLUME_ATTRIBUTES_CLASSES, &[in_releases("1.33", "v1beta1")]),
     (&RESOURCE_CLAIMS, &[in_releases("1.33", "v1beta2")]),
     (&RESOURCE_CLAIM_TEMPLATES, &[in_releases("1.33", "v1beta2")]),

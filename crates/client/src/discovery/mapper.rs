@@ -143,19 +143,17 @@ impl RestMapper {
         Ok(kinds(&discovery, group, version, resource))
     }
 
-    /// The resource with this plural name, in the version that the server prefers for it.
+    /// The resource with this plural name in `version`, or, if that is empty, in the version that the server prefers.
     ///
-    /// Upstream: `ResourcesFor` for a group and a resource.
-    pub async fn preferred(
+    /// Upstream: `ResourcesFor`.
+    pub async fn resource(
         &self,
         group: &str,
+        version: &str,
         plural: &str,
     ) -> Result<Option<ServedResource>, ApiError> {
         let discovery = self.discovery().await?;
-        let preferred = discovery.preferred().into_iter();
-        let mut found = preferred
-            .filter(|served| served.resource.group == group && served.resource.plural == plural);
-        Ok(found.next().cloned())
+        Ok(resource(&discovery, group, version, plural).cloned())
     }
 
     /// Makes the next lookup read the discovery again.
@@ -215,6 +213,23 @@ fn resources(discovery: &Discovery, group: &str, kind: &str) -> Vec<ResourceType
         }
     }
     found
+}
+
+fn resource<'a>(
+    discovery: &'a Discovery,
+    group: &str,
+    version: &str,
+    plural: &str,
+) -> Option<&'a ServedResource> {
+    let group = discovery.groups.iter().find(|known| known.name == group)?;
+    let resources = if version.is_empty() {
+        group.preferred_resources()
+    } else {
+        let (_, resources) = group.versions.iter().find(|(known, _)| known == version)?;
+        resources.iter().collect()
+    };
+    let mut resources = resources.into_iter();
+    resources.find(|served| served.resource.plural == plural)
 }
 
 fn kinds(discovery: &Discovery, group: &str, version: &str, resource: &str) -> Vec<ResourceType> {
@@ -281,6 +296,20 @@ mod tests {
                 .as_ref()
                 .map(|found| (&*found.resource.version, &*found.preferred.version));
             assert_eq!(versions, expected, "{group}/{version} {kind}");
+        }
+        // (group, version, plural, version of the resource)
+        let cases = [
+            ("shop.io", "", "carts", Some("v2")),
+            ("shop.io", "v1", "carts", Some("v1")),
+            ("shop.io", "", "shelves", Some("v1")),
+            ("shop.io", "v2", "shelves", None),
+            ("shop.io", "v3", "carts", None),
+            ("other.io", "", "carts", None),
+        ];
+        for (group, version, plural, expected) in cases {
+            let found = resource(&discovery, group, version, plural);
+            let found = found.map(|served| &*served.resource.version);
+            assert_eq!(found, expected, "{group}/{version} {plural}");
         }
         // (group, kind, resources in their preferred versions)
         let cases: [(&str, &str, &[&str]); 4] = [

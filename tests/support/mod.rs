@@ -6,7 +6,6 @@ pub(crate) mod control_plane;
 pub(crate) mod network;
 pub(crate) mod script;
 pub(crate) mod secured;
-pub(crate) mod snapshot;
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

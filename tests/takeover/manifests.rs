@@ -4,8 +4,8 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
+use super::snapshot::Resource;
 use crate::harness::Cluster;
-use crate::support::snapshot::Resource;
 
 /// Workloads, budgets and Services, in addition to those of [`manifests`].
 pub(super) const WORKLOADS: &str = include_str!("workloads.yaml");

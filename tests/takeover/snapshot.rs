@@ -22,16 +22,16 @@ const LEFT_OUT: [&str; 6] = [
 /// Sources of Events that are no controllers.
 const OTHER_SOURCES: [&str; 2] = ["default-scheduler", "kubelet"];
 
-/// Reasons of Events that each manager reports at its start.
-const AT_START: [&str; 2] = ["LeaderElection", "RegisteredNode"];
+/// Sources and reasons of Events that each manager reports at its start. The election has the source of its process.
+const AT_START: [(&str, &str); 1] = [("node-controller", "RegisteredNode")];
 
 /// The objects of a cluster by kind, namespace and name. An Event is known by its content, because each
 /// start of a manager begins new Events.
-pub(crate) struct Snapshot(BTreeMap<String, Value>);
+pub(super) struct Snapshot(BTreeMap<String, Value>);
 
 impl Snapshot {
     /// All objects of these resources, except for those that `is_left_out` names by namespace and name.
-    pub(crate) fn of(
+    pub(super) fn of(
         cluster: &Cluster,
         resources: &[Resource],
         is_left_out: impl Fn(&Value) -> bool,
@@ -58,13 +58,13 @@ impl Snapshot {
     }
 
     /// Whether an object of this resource exists.
-    pub(crate) fn has(&self, resource: &Resource) -> bool {
+    pub(super) fn has(&self, resource: &Resource) -> bool {
         let start = format!("{} ", resource.kind);
         self.0.keys().any(|key| key.starts_with(&start))
     }
 
     /// The objects that were created, written or deleted until `later`, each with its changes.
-    pub(crate) fn changes(&self, later: &Self) -> BTreeMap<String, String> {
+    pub(super) fn changes(&self, later: &Self) -> BTreeMap<String, String> {
         let names: BTreeSet<&String> = self.0.keys().chain(later.0.keys()).collect();
         let changed = names
             .into_iter()
@@ -82,15 +82,15 @@ impl Snapshot {
 
 /// A resource of the API.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Resource {
+pub(super) struct Resource {
     /// Its plural name with the group, such as `deployments.apps`.
-    pub(crate) name: String,
+    pub(super) name: String,
     /// The API version and the kind of its objects.
-    pub(crate) kind: String,
+    pub(super) kind: String,
 }
 
 /// The resources of the cluster whose objects only controllers write, once the cluster is at rest.
-pub(crate) fn resources(cluster: &Cluster) -> Vec<Resource> {
+pub(super) fn resources(cluster: &Cluster) -> Vec<Resource> {
     let listed = cluster.kubectl("api-resources --verbs=list --no-headers");
     // Short names are optional.
     let resource = |line: &str| {
@@ -140,7 +140,10 @@ fn add_event(objects: &mut BTreeMap<String, Value>, event: &Value) {
     if sources
         .iter()
         .any(|source| OTHER_SOURCES.contains(&&**source))
-        || AT_START.contains(&&*reason)
+        || reason == "LeaderElection"
+        || sources
+            .iter()
+            .any(|source| AT_START.contains(&(&**source, &*reason)))
     {
         return;
     }

@@ -40,6 +40,8 @@ pub(super) struct Config {
     /// Gate `HPAScaleToZero`. With it, the condition `ScaledToZero` tells a target that the controller scaled
     /// to zero from one that a user stopped.
     pub(super) scales_to_zero: bool,
+    /// Whether a target at zero stays there without that condition. Older releases look at `minReplicas` alone.
+    pub(super) guards_zero: bool,
     /// Gate `PodLevelResources`. With it, the requests of a pod as a whole count in place of those of its
     /// containers.
     pub(super) has_pod_level_resources: bool,
@@ -92,7 +94,9 @@ impl Config {
             names_two_autoscalers: ctx.release.names_two_ambiguous_autoscalers(),
             wraps_errors: ctx.release.wraps_errors_of_autoscalers(),
             has_generations: ctx.features.is_on(features::HPA_GENERATION),
-            scales_to_zero: ctx.features.is_on(features::HPA_SCALE_TO_ZERO),
+            scales_to_zero: ctx.release.guards_targets_at_zero()
+                && ctx.features.is_on(features::HPA_SCALE_TO_ZERO),
+            guards_zero: ctx.release.guards_targets_at_zero(),
             has_pod_level_resources: ctx.features.is_on(features::POD_LEVEL_RESOURCES),
         })
     }

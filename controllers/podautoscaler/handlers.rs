@@ -87,6 +87,7 @@ mod tests {
             wraps_errors: is_new,
             has_generations: is_new,
             scales_to_zero: is_new,
+            guards_zero: true,
             has_pod_level_resources: true,
         }
     }

@@ -218,7 +218,7 @@ impl Reconciler {
             Path::Disabled => {
                 let message = "scaling is disabled since the replica count of the target is zero";
                 pass.set(status::SCALING_ACTIVE, false, "ScalingDisabled", message);
-                if !self.config.scales_to_zero {
+                if self.config.guards_zero && !self.config.scales_to_zero {
                     status::set_scaled_to_zero(&mut pass.status, None, now);
                 }
                 Plan::default()
@@ -271,7 +271,7 @@ impl Reconciler {
         let min = pass.min();
         let max = pass.hpa.spec.max_replicas;
         // Zero has its own rules, even if `minReplicas` is larger: users stop an autoscaler by this size.
-        if current == 0 {
+        if current == 0 && (self.config.guards_zero || min != 0) {
             // Only a target that this controller brought to zero may leave it again.
             let was_scaled = self.config.scales_to_zero && status::is_scaled_to_zero(&pass.status);
             let returns = min != 0 || pass.has_object_or_external_metrics();
@@ -548,7 +548,9 @@ impl Reconciler {
             .config
             .scales_to_zero
             .then(|| is_at_zero && pass.has_object_or_external_metrics());
-        status::set_scaled_to_zero(&mut pass.status, scaled, now);
+        if self.config.guards_zero {
+            status::set_scaled_to_zero(&mut pass.status, scaled, now);
+        }
         pass.action = Action::between(current, desired);
         Ok(())
     }

@@ -440,29 +440,29 @@ async fn rules_limit_the_speed() {
     );
 }
 
-#[tokio::test(start_paused = true)]
-async fn with_its_gate_a_target_goes_to_zero_and_back() {
+/// A world of this release with an autoscaler whose lower limit is zero. Its target has `replicas` pods, and the
+/// metric `value` of a queue asks for one pod by ten.
+async fn with_a_queue(release: Release, gate: bool, replicas: i32, value: &str) -> World {
     let mut world = World::bare().await;
     world.cluster.serve_metrics();
-    let gate = |name: &str| name != "MaxUnavailableStatefulSet";
     world
         .restart_with(&[DESCRIPTOR], |mut context| {
-            context.features = FeatureGates::new(gate);
+            context.release = release;
+            context.features =
+                FeatureGates::new(|name| name != "MaxUnavailableStatefulSet" && gate);
             context.with_flag("horizontal-pod-autoscaler-downscale-stabilization", "0s")
         })
         .await;
-    let queue = |value: &str| {
-        json!({
-            "apiVersion": "v1", "kind": "ConfigMap",
-            "metadata": {
-                "name": "queue", "namespace": NAMESPACE,
-                "labels": {"simulate.steersman.dev/metrics": "external"},
-            },
-            "data": {"m": value},
-        })
-    };
-    world.create(queue("0")).await;
-    world.create(workload("ReplicaSet", 1, "0")).await;
+    let queue = json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {
+            "name": "queue", "namespace": NAMESPACE,
+            "labels": {"simulate.steersman.dev/metrics": "external"},
+        },
+        "data": {"m": value},
+    });
+    world.create(queue).await;
+    world.create(workload("ReplicaSet", replicas, "0")).await;
     let target = json!({"type": "AverageValue", "averageValue": "10"});
     let metric =
         json!({"type": "External", "external": {"metric": {"name": "m"}, "target": target}});
@@ -471,6 +471,12 @@ async fn with_its_gate_a_target_goes_to_zero_and_back() {
     let mut stored = world.create(hpa).await;
     stored["spec"]["minReplicas"] = json!(0);
     world.cluster.load(stored).unwrap();
+    world
+}
+
+#[tokio::test(start_paused = true)]
+async fn with_its_gate_a_target_goes_to_zero_and_back() {
+    let world = with_a_queue(Release::DEFAULT, true, 1, "0").await;
     until_size(&world, 0).await;
     until_condition(&world, "ScaledToZero", ("True", "ScaledToZero")).await;
     world
@@ -478,6 +484,21 @@ async fn with_its_gate_a_target_goes_to_zero_and_back() {
         .await;
     until_size(&world, 4).await;
     until_condition(&world, "ScaledToZero", ("False", "NotScaledToZero")).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_target_leaves_zero_by_its_lower_limit_up_to_1_35() {
+    for gate in [false, true] {
+        let world = with_a_queue(Release::of_minor(35), gate, 0, "35").await;
+        until_size(&world, 4).await;
+        let [hpa] = &world.cluster.objects("horizontalpodautoscalers")[..] else {
+            panic!("there is one autoscaler");
+        };
+        assert!(!hpa.to_string().contains("ScaledToZero"), "{hpa}");
+    }
+    let world = with_a_queue(Release::DEFAULT, true, 0, "35").await;
+    until_condition(&world, "ScalingActive", ("False", "ScalingDisabled")).await;
+    assert_eq!(size(&world, "replicasets"), 0);
 }
 
 #[tokio::test(start_paused = true)]

@@ -17,7 +17,7 @@ use steersman_runtime::tasks::{CancellationToken, Tasks};
 use steersman_values::clock::Clock;
 
 use super::pod::{Container, Reported, SimPod};
-use super::resize::{self, ALL_EVENTS, Step};
+use super::resize::{self, ALL_EVENTS, COMPLETION_EVENT, Step};
 use super::scheduler::Recorder;
 
 /// Capacity of the queue of Events. All simulated kubelets share it.
@@ -117,7 +117,9 @@ impl Journal {
     /// A kubelet of `release` takes this step of a resize.
     pub(super) fn resized(&self, pod: &SimPod, step: &Step, release: Release) {
         let (kind, reason, word) = match step {
-            Step::Actuate => (EventType::Normal, "ResizeCompleted", "completed".to_owned()),
+            Step::Actuate if release >= COMPLETION_EVENT => {
+                (EventType::Normal, "ResizeCompleted", "completed".to_owned())
+            }
             _ if release < ALL_EVENTS => return,
             Step::Allocate => (EventType::Normal, "ResizeStarted", "started".to_owned()),
             Step::Wait(refusal) if resize::is_told(pod, refusal) => return,
@@ -129,7 +131,7 @@ impl Journal {
                 };
                 (EventType::Warning, reason, refusal.word(release))
             }
-            Step::Refresh => return,
+            Step::Actuate | Step::Refresh => return,
         };
         let summary = resize::summary(pod, step, release);
         let message = format!("Pod resize {word}: {summary}");

@@ -24,6 +24,8 @@ pub(super) const RESIZABLE: [&str; 2] = ["cpu", "memory"];
 /// The first release whose API server refuses requests beyond the whole node, and whose kubelets ask the
 /// handlers of new pods about resizes.
 const ADMITS_RESIZES: Release = Release::of_minor(36);
+/// The first release whose kubelets write an Event about the end of a resize.
+pub(super) const COMPLETION_EVENT: Release = Release::of_minor(34);
 /// The first release whose kubelets write Events about all steps of a resize.
 pub(super) const ALL_EVENTS: Release = Release::of_minor(35);
 
@@ -43,7 +45,7 @@ pub(super) enum Step {
 /// The reason of a node that does not allocate the resources of a resize.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Refusal {
-    /// The resource that the node has too little of. Without one, the node will not try again.
+    /// The resource that the node has too little of. `None` if it has refused for good.
     lacking: Option<&'static str>,
     message: String,
 }
@@ -111,8 +113,13 @@ impl SimPod {
         let resizing = self.resizing.as_ref();
         let pending = resizing.and_then(|known| known.pending.as_ref());
         pending.is_some_and(|pending| {
-            pending.is_infeasible && pending.observed_generation == self.meta().generation
+            pending.is_infeasible && self.is_present(pending.observed_generation)
         })
+    }
+
+    /// Whether this is the present generation. API servers of 1.33 keep no observed generations.
+    fn is_present(&self, observed: i64) -> bool {
+        observed == 0 || observed == self.meta().generation
     }
 
     /// Its running containers and sidecars, each with its status.
@@ -174,7 +181,7 @@ pub(super) fn step(pod: &SimPod, refusal: impl FnOnce() -> Option<Refusal>) -> S
         return Step::Refresh;
     }
     let in_progress = pod.resizing.as_ref().and_then(|known| known.in_progress);
-    if in_progress == Some(pod.meta().generation) {
+    if in_progress.is_some_and(|observed| pod.is_present(observed)) {
         return Step::Actuate;
     }
     refusal().map_or(Step::Allocate, Step::Wait)
@@ -300,7 +307,7 @@ fn shortage(wanted: &Amounts, used: &Amounts, allocatable: &Amounts) -> Option<R
 /// The body of the status patch of a step; `None` if the status tells the same already.
 pub(super) fn body(pod: &SimPod, step: &Step, stage: &Stage, now: Timestamp) -> Option<Value> {
     if let Step::Wait(refusal) = step
-        && pod.observed_generation == pod.meta().generation
+        && pod.is_present(pod.observed_generation)
         && is_told(pod, refusal)
         && pending_message(pod) == Some(&*refusal.message)
     {
@@ -326,7 +333,7 @@ pub(super) fn is_told(pod: &SimPod, refusal: &Refusal) -> bool {
     let pending = resizing.and_then(|known| known.pending.as_ref());
     pending.is_some_and(|pending| {
         pending.is_infeasible == refusal.is_infeasible()
-            && pending.observed_generation == pod.meta().generation
+            && pod.is_present(pending.observed_generation)
     })
 }
 

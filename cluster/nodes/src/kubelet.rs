@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use serde_json::Value;
+use serde_json::{Value, json};
 use steersman_client::{ApiClient, ApiError, PatchKind, Target};
 use steersman_helpers::scheduling::NodeSelector;
 use steersman_objects::{Object, ObjectKey};
@@ -26,7 +26,7 @@ use super::needs::{Configuration, Missing};
 use super::pod::SimPod;
 use super::register::SimNode;
 use super::resize::{self, Refusal, Step};
-use super::scheduler::{self, PreFilter, Scheduler};
+use super::scheduler::{self, PreFilter, Scheduler, Unfit};
 use super::stages::{self, Action, Health, Stage};
 use super::status;
 use super::{Due, Duties, retry_waiting, whole};
@@ -89,8 +89,26 @@ enum Placement {
     Reserved(Arc<str>, Vec<ObjectKey>),
     /// The claims of the pod are about to be bound, or its ResourceClaims are missing.
     Later,
-    /// The pod fits nowhere, for this reason.
-    Nowhere(String),
+    /// The pod fits nowhere now.
+    Nowhere(Unfit),
+}
+
+/// The path of a pod.
+fn target_of(pod: &ObjectKey) -> Target<'_> {
+    Target {
+        resource: &PODS,
+        namespace: Some(pod.namespace.as_str()),
+        name: Some(&*pod.name),
+        subresource: None,
+    }
+}
+
+/// `None` if the pod of a write is gone, or another one has its name.
+fn unless_gone<T>(written: Result<T, ApiError>) -> Result<Option<T>, ApiError> {
+    match written {
+        Err(error) if error.is_not_found() || error.is_conflict() => Ok(None),
+        written => written.map(Some),
+    }
 }
 
 impl Kubelet {
@@ -139,7 +157,7 @@ impl Kubelet {
             let node = match self.scheduler.pick(pod, &demand, fits) {
                 Ok(node) if need_node.is_empty() => node,
                 Ok(node) => return Placement::Reserved(node, need_node),
-                Err(message) => return Placement::Nowhere(message),
+                Err(unfit) => return Placement::Nowhere(unfit),
             };
             let devices = self.devices.as_ref();
             let taken = devices.map_or(Some(Taken::default()), |all| all.take(&plan, &node));
@@ -198,18 +216,57 @@ impl Kubelet {
                 }
             }
             Placement::Later => {}
-            Placement::Nowhere(message) => {
-                if let Some(journal) = &self.journal {
-                    journal.scheduler.failed(pod, &message);
-                }
-                if pod.unscheduled.as_deref() != Some(&message) {
-                    let now = self.clock.now_seconds();
-                    self.report(target, &status::unschedulable(pod, &message, now))
-                        .await?;
-                }
+            Placement::Nowhere(unfit) => self.leave(pod, unfit, target).await?,
+        }
+        Ok(())
+    }
+
+    /// Reports why the pod fits nowhere, and ends the pods that make room for it.
+    async fn leave(&self, pod: &SimPod, unfit: Unfit, target: Target<'_>) -> Result<(), ApiError> {
+        let Unfit {
+            message,
+            nominated,
+            preemption,
+        } = unfit;
+        if let Some(journal) = &self.journal {
+            journal.scheduler.failed(pod, &message);
+        }
+        if pod.unscheduled.as_deref() != Some(&message)
+            || pod.nominated.as_deref() != nominated.as_deref()
+        {
+            let now = self.clock.now_seconds();
+            let body = status::unschedulable(pod, &message, nominated.as_deref(), now);
+            self.report(target, &body).await?;
+        }
+        for key in preemption.outranked {
+            if let Some(other) = self.pods.get(&key) {
+                let body = status::outranked(&other);
+                unless_gone(self.report(target_of(&key), &body).await)?;
+            }
+        }
+        let victims = preemption.victims.into_iter();
+        let victims = victims.filter_map(|(key, uid)| {
+            let victim = self.pods.get(&key)?;
+            (victim.meta().uid == uid).then_some(victim)
+        });
+        for victim in victims {
+            let is_gone = unless_gone(self.preempt(&victim).await)?.is_none();
+            if let Some(journal) = self.journal.as_ref().filter(|_| !is_gone) {
+                let node = victim.pod.node.as_deref().unwrap_or_default();
+                journal.scheduler.preempted(&victim, pod, node);
             }
         }
         Ok(())
+    }
+
+    /// Marks and deletes a pod, which makes room for another one.
+    async fn preempt(&self, victim: &SimPod) -> Result<(), ApiError> {
+        let key = victim.key();
+        let target = target_of(&key);
+        let now = self.clock.now_seconds();
+        self.report(target, &status::preempted(victim, now)).await?;
+        let options = json!({ "preconditions": { "uid": victim.meta().uid.to_string() } });
+        self.client.delete(target, &options).await.map(drop)
     }
 
     /// Starts the containers, or writes why they cannot start. Then the pod is tried again when its
@@ -414,14 +471,7 @@ impl Syncer<Due> for Kubelet {
         else {
             return Ok(Requeue::Never);
         };
-        let namespace = Some(due.key.namespace.as_str());
-        let name = Some(&*due.key.name);
-        let target = Target {
-            resource: &PODS,
-            namespace,
-            name,
-            subresource: None,
-        };
+        let target = target_of(&due.key);
         let stage = self.duties.stages.row(due.stage);
         match self.act(&pod, stage, target).await {
             // The pod changed or is gone; the next watch event queues its next step.

@@ -30,6 +30,11 @@ pub(super) const PENDING: &str = "PodResizePending";
 /// The condition of a resize that the containers do not have yet.
 pub(super) const IN_PROGRESS: &str = "PodResizeInProgress";
 
+/// The condition of a pod that is about to end because of a disruption.
+pub(super) const DISRUPTION: &str = "DisruptionTarget";
+/// The reason of this condition if another pod needs the room.
+pub(super) const PREEMPTED: &str = "PreemptionByScheduler";
+
 /// The fields of a pod that the simulation reads.
 #[derive(Debug)]
 pub(super) struct SimPod {
@@ -50,6 +55,10 @@ pub(super) struct SimPod {
     pub(super) needs: Box<[Need]>,
     /// The message of its condition `PodScheduled`, if that is false.
     pub(super) unscheduled: Option<Box<str>>,
+    /// `status.nominatedNodeName`: the node where other pods make room for it.
+    pub(super) nominated: Option<Box<str>>,
+    /// Whether a scheduler ends it to make room for another pod.
+    pub(super) is_preempted: bool,
     /// `spec.containers`, in order.
     pub(super) containers: Vec<Container>,
     /// `spec.initContainers`, in order.
@@ -409,6 +418,7 @@ impl SpecWire {
 #[serde(rename_all = "camelCase", default)]
 struct StatusWire {
     observed_generation: i64,
+    nominated_node_name: Option<Box<str>>,
     conditions: Vec<ConditionWire>,
     container_statuses: Vec<Reported>,
     init_container_statuses: Vec<Reported>,
@@ -658,6 +668,9 @@ impl Object for SimPod {
             let found = all.find(|one| *one.kind == *kind && *one.status == *"False")?;
             Some(found.message.clone())
         };
+        let is_preempted = conditions.iter().any(|one| {
+            *one.kind == *DISRUPTION && *one.status == *"True" && *one.reason == *PREEMPTED
+        });
         let kinds: Vec<Box<str>> = spec
             .readiness_gates
             .into_iter()
@@ -693,6 +706,8 @@ impl Object for SimPod {
             rules: rules.map(Arc::new),
             needs: needs.into(),
             unscheduled: told_of("PodScheduled"),
+            nominated: wire.status.nominated_node_name,
+            is_preempted,
             schedulable,
             containers,
             init_containers,

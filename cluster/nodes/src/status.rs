@@ -12,7 +12,7 @@ use steersman_objects::{Object, ResourceList, Resources};
 
 use super::ending::back_off;
 use super::needs::Missing;
-use super::pod::{Container, Reported, SimPod};
+use super::pod::{Container, DISRUPTION, PREEMPTED, Reported, SimPod};
 use super::restarts::{ALL_RESTARTING, REMOVED};
 use super::stages::{Health, Stage};
 
@@ -375,13 +375,44 @@ pub(super) fn refreshed(pod: &SimPod, restarted: &[&str], stage: &Stage, now: Ti
     )
 }
 
-/// Body of the scheduler's report that the pod fits no node.
-pub(super) fn unschedulable(pod: &SimPod, message: &str, now: Timestamp) -> Value {
+/// Body of the scheduler's report that the pod fits no node, and is nominated for this one.
+pub(super) fn unschedulable(
+    pod: &SimPod,
+    message: &str,
+    nominated: Option<&str>,
+    now: Timestamp,
+) -> Value {
     let mut condition = json!({
         "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message, "lastProbeTime": null,
         "observedGeneration": pod.meta().generation,
     });
     if pod.unscheduled.is_none() {
+        condition["lastTransitionTime"] = json!(now);
+    }
+    let mut status = json!({ "conditions": [condition] });
+    if nominated != pod.nominated.as_deref() {
+        status["nominatedNodeName"] = json!(nominated);
+    }
+    json!({ "metadata": { "uid": pod.meta().uid.to_string() }, "status": status })
+}
+
+/// Body of the scheduler's report that the pod is nominated no longer.
+pub(super) fn outranked(pod: &SimPod) -> Value {
+    json!({
+        "metadata": { "uid": pod.meta().uid.to_string() },
+        "status": { "nominatedNodeName": null },
+    })
+}
+
+/// Body of the scheduler's report that the pod makes room for another one. Upstream: `PreemptPod` in
+/// `pkg/scheduler/framework/preemption/executor.go`.
+pub(super) fn preempted(pod: &SimPod, now: Timestamp) -> Value {
+    let mut condition = json!({
+        "type": DISRUPTION, "status": "True", "reason": PREEMPTED,
+        "message": "default-scheduler: preempting to accommodate a higher priority pod",
+        "lastProbeTime": null, "observedGeneration": pod.meta().generation,
+    });
+    if !pod.pod.conditions.is_true(DISRUPTION) {
         condition["lastTransitionTime"] = json!(now);
     }
     json!({

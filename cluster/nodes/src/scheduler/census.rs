@@ -4,11 +4,11 @@
 //! have equal rules, so a count is kept for every different rule, and each pod that comes or goes
 //! changes the counts. No placement looks at all pods, except the first one of a new rule.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use steersman_helpers::scheduling::amounts::{Amounts, requests};
-use steersman_objects::{Object, ObjectKey, PodSpec, Uid};
+use steersman_objects::{Object, ObjectKey, PodSpec, Time, Uid};
 use steersman_values::intern::Sym;
 use steersman_values::labels::Labels;
 
@@ -22,11 +22,15 @@ const RULES: usize = 256;
 pub(super) type Counts = HashMap<Arc<str>, u32>;
 
 /// A pod, as the rules of other pods see it.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Subject {
-    pub(super) namespace: Sym,
+    pub(super) key: ObjectKey,
     pub(super) labels: Labels,
     pub(super) is_terminating: bool,
+    /// Whether a scheduler has pre-empted it.
+    pub(super) is_preempted: bool,
+    /// The time at which it started, if it has.
+    pub(super) since: Option<Time>,
     spec: Arc<PodSpec>,
     pub(super) requests: Amounts,
     pub(super) rules: Option<Arc<Rules>>,
@@ -38,9 +42,11 @@ impl Subject {
     pub(super) fn of(pod: &SimPod) -> Self {
         let meta = pod.meta();
         Self {
-            namespace: meta.namespace.clone(),
+            key: pod.key(),
             labels: meta.labels.clone(),
             is_terminating: meta.is_terminating(),
+            is_preempted: pod.is_preempted,
+            since: pod.pod.start_time,
             spec: Arc::clone(&pod.pod.spec),
             requests: requests(&pod.pod.spec),
             rules: pod.rules.clone(),
@@ -52,6 +58,10 @@ impl Subject {
         }
     }
 
+    pub(super) fn priority(&self) -> i32 {
+        self.rules.as_ref().map_or(0, |rules| rules.priority)
+    }
+
     /// Whether the pod still counts in the same way.
     fn is_current(&self, pod: &SimPod) -> bool {
         Arc::ptr_eq(&self.spec, &pod.pod.spec)
@@ -61,13 +71,20 @@ impl Subject {
 }
 
 /// A pod on its node.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Placed {
     pub(super) node: Arc<str>,
     pub(super) subject: Subject,
 }
 
 impl Placed {
+    pub(super) fn of(pod: &SimPod, node: &str) -> Self {
+        Self {
+            node: node.into(),
+            subject: Subject::of(pod),
+        }
+    }
+
     /// Whether this is still true of the pod, which is on `node`.
     pub(super) fn is_current(&self, node: &str, pod: &SimPod) -> bool {
         *self.node == *node && self.subject.is_current(pod)
@@ -92,6 +109,8 @@ pub(super) struct Census {
     /// Numbers of pods by claim.
     users: HashMap<ObjectKey, u32>,
     namespaces: HashMap<Sym, Labels>,
+    /// Numbers of pods by priority.
+    priorities: BTreeMap<i32, u32>,
 }
 
 impl Census {
@@ -109,6 +128,33 @@ impl Census {
 
     pub(super) fn get(&self, uid: &Uid) -> Option<&Placed> {
         self.pods.get(uid)
+    }
+
+    /// Records the parts of a pod's status that change no count.
+    pub(super) fn note_status(&mut self, uid: &Uid, pod: &SimPod) {
+        if let Some(Placed { subject, .. }) = self.pods.get_mut(uid) {
+            subject.is_preempted = pod.is_preempted;
+            subject.since = pod.pod.start_time;
+        }
+    }
+
+    /// The pods of a node.
+    pub(super) fn on<'a>(&'a self, node: &'a str) -> impl Iterator<Item = &'a Subject> {
+        let here = self.pods.values().filter(move |pod| *pod.node == *node);
+        here.map(|pod| &pod.subject)
+    }
+
+    /// The pods of a lower priority, by node.
+    pub(super) fn below(&self, priority: i32) -> HashMap<Arc<str>, Vec<Uid>> {
+        let mut below: HashMap<Arc<str>, Vec<Uid>> = HashMap::new();
+        if self.priorities.range(..priority).next().is_none() {
+            return below;
+        }
+        let lower = |(_, pod): &(&Uid, &Placed)| pod.subject.priority() < priority;
+        for (uid, Placed { node, .. }) in self.pods.iter().filter(lower) {
+            below.entry(Arc::clone(node)).or_default().push(uid.clone());
+        }
+        below
     }
 
     fn count(&mut self, Placed { node, subject }: &Placed, is_new: bool) {
@@ -133,6 +179,12 @@ impl Census {
             if *users == 0 {
                 self.users.remove(claim);
             }
+        }
+        let priority = subject.priority();
+        let equals = self.priorities.entry(priority).or_default();
+        *equals = if is_new { *equals + 1 } else { *equals - 1 };
+        if *equals == 0 {
+            self.priorities.remove(&priority);
         }
         for term in subject.rules.iter().flat_map(|rules| &rules.anti_affinity) {
             let counts = self.repellers.entry(term.clone()).or_default();
@@ -206,9 +258,9 @@ fn is_meant(question: &Question, subject: &Subject, namespaces: &HashMap<Sym, La
 fn meets(pods: &PodSelection, subject: &Subject, namespaces: &HashMap<Sym, Labels>) -> bool {
     let labels_of = || {
         namespaces
-            .get(&subject.namespace)
+            .get(&subject.key.namespace)
             .cloned()
             .unwrap_or_default()
     };
-    pods.matches(&subject.namespace, labels_of, &subject.labels)
+    pods.matches(&subject.key.namespace, labels_of, &subject.labels)
 }

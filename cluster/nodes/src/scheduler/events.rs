@@ -44,7 +44,7 @@ pub(crate) struct Recorder {
     clock: Clock,
 }
 
-/// One attempt to schedule a pod.
+/// One attempt to schedule a pod, or the end of a pod that makes room.
 struct Occurrence {
     pod: ObjectReference,
     key: Key,
@@ -57,6 +57,7 @@ struct Occurrence {
 enum Outcome {
     Bound,
     Failed,
+    Preempted,
 }
 
 impl Outcome {
@@ -65,6 +66,7 @@ impl Outcome {
         match self {
             Self::Bound => (EventType::Normal, "Scheduled", "Binding"),
             Self::Failed => (EventType::Warning, "FailedScheduling", "Scheduling"),
+            Self::Preempted => (EventType::Normal, "Preempted", "Preempting"),
         }
     }
 }
@@ -106,6 +108,13 @@ impl Recorder {
     /// The pod fits no node.
     pub(crate) fn failed(&self, pod: &SimPod, message: &str) {
         self.record(pod, Outcome::Failed, truncated(message));
+    }
+
+    /// The victim makes room for the pod on its node. kube-scheduler 1.36 means to name the pod as
+    /// `related` too, but passes a wrapper without a kind.
+    pub(crate) fn preempted(&self, victim: &SimPod, pod: &SimPod, node: &str) {
+        let note = format!("Preempted by pod {} on node {node}", pod.meta().uid);
+        self.record(victim, Outcome::Preempted, note);
     }
 
     fn record(&self, pod: &SimPod, outcome: Outcome, note: String) {

@@ -7,6 +7,7 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
 
 use steersman_helpers::scheduling::amounts::Amounts;
 use steersman_helpers::scheduling::{Comparisons, Constraints, untolerated};
@@ -198,35 +199,44 @@ impl Demand<'_> {
     }
 }
 
-/// The answers of the plugins after all nodes have refused a pod.
-#[derive(Debug, Clone, Copy, Default)]
+/// The answers of the plugins after all nodes have refused a pod, and no pod makes room for it.
+/// Upstream: `PostFilter` of the plugins DynamicResources and DefaultPreemption.
+#[derive(Debug)]
 pub(super) struct LastResort {
-    /// Whether the pod's `preemptionPolicy` is `Never`.
-    pub(super) never_preempts: bool,
+    pub(super) preemption: NoPreemption,
     /// Whether the pod has ResourceClaims.
     pub(super) has_devices: bool,
 }
 
+/// The reason why no pod makes room for another one.
+#[derive(Debug)]
+pub(super) enum NoPreemption {
+    /// The `preemptionPolicy` of the pod is `Never`.
+    Never,
+    /// Pods that make room are still ending.
+    Underway,
+    /// The pod would fit no node. These are the answers of the nodes that other pods keep it from.
+    Helpless(Refusals),
+}
+
 impl LastResort {
-    /// The simulated scheduler never pre-empts, so it finds no victims. Upstream: `PostFilter` of
-    /// the plugins DynamicResources and DefaultPreemption.
-    fn text(self, total: usize, due_to_pods: usize) -> String {
+    fn text(&self, total: usize) -> String {
         let devices = if self.has_devices {
             "still not schedulable"
         } else {
             "no new claims to deallocate"
         };
-        let preemption = if self.never_preempts {
-            "not eligible due to preemptionPolicy=Never.".to_owned()
-        } else {
-            let outcomes = [
-                ("No preemption victims found for incoming pod", due_to_pods),
-                (
-                    "Preemption is not helpful for scheduling",
-                    total - due_to_pods,
-                ),
-            ];
-            histogram(total, outcomes.into_iter().filter(|(_, count)| *count > 0))
+        let preemption = match &self.preemption {
+            NoPreemption::Never => "not eligible due to preemptionPolicy=Never.".to_owned(),
+            NoPreemption::Underway => {
+                "not eligible due to a terminating pod on the nominated node.".to_owned()
+            }
+            NoPreemption::Helpless(answers) => {
+                let unasked = total - answers.nodes;
+                let rest = ("Preemption is not helpful for scheduling", unasked);
+                let rest = (unasked > 0).then_some(rest);
+                histogram(total, answers.reasons().chain(rest))
+            }
         };
         format!("{devices}, preemption: {preemption}")
     }
@@ -246,14 +256,14 @@ pub(super) fn unresolvable(
     total: usize,
     why: &str,
     stage: PreFilter,
-    last_resort: LastResort,
+    last_resort: &LastResort,
 ) -> String {
     if total == 0 {
         return NO_NODES.to_owned();
     }
     let tail = match stage {
         PreFilter::BeforeDevices => "not found".to_owned(),
-        PreFilter::Devices => last_resort.text(total, 0),
+        PreFilter::Devices => last_resort.text(total),
     };
     format!("0/{total} nodes are available: {why}. {tail}")
 }
@@ -262,16 +272,21 @@ pub(super) fn unresolvable(
 #[derive(Debug, Default)]
 pub(super) struct Refusals {
     reasons: BTreeMap<Cow<'static, str>, usize>,
+    /// Number of nodes with reasons.
+    nodes: usize,
     /// Nodes that refuse the pod because of the pods on them.
-    due_to_pods: usize,
+    pub(super) due_to_pods: Vec<Arc<str>>,
 }
 
 impl Refusals {
-    pub(super) fn add(&mut self, refusal: Refusal) {
+    pub(super) fn add(&mut self, node: &Arc<str>, refusal: Refusal) {
         for reason in refusal.reasons {
             *self.reasons.entry(reason).or_default() += 1;
         }
-        self.due_to_pods += usize::from(refusal.is_due_to_pods);
+        self.nodes += 1;
+        if refusal.is_due_to_pods {
+            self.due_to_pods.push(Arc::clone(node));
+        }
     }
 
     /// Adds nodes that no plugin has looked at.
@@ -282,17 +297,21 @@ impl Refusals {
     }
 
     /// The message of a pod that fits none of `total` nodes. Upstream: `FitError.Error` in
-    /// `framework/types.go`.
-    pub(super) fn message(&self, total: usize, last_resort: LastResort) -> String {
+    /// `framework/types.go`, which adds nothing if pods make room (`last_resort` is `None`).
+    pub(super) fn message(&self, total: usize, last_resort: Option<&LastResort>) -> String {
         if total == 0 {
             return NO_NODES.to_owned();
         }
-        let reasons = self
-            .reasons
-            .iter()
-            .map(|(reason, count)| (&**reason, *count));
-        let tail = last_resort.text(total, self.due_to_pods);
-        format!("{} {tail}", histogram(total, reasons))
+        let reasons = histogram(total, self.reasons());
+        match last_resort {
+            None => reasons,
+            Some(last) => format!("{reasons} {}", last.text(total)),
+        }
+    }
+
+    fn reasons(&self) -> impl Iterator<Item = (&str, usize)> {
+        let reasons = self.reasons.iter();
+        reasons.map(|(reason, count)| (&**reason, *count))
     }
 }
 
@@ -467,34 +486,55 @@ mod tests {
             "node(s) had untolerated taint(s)",
             "node(s) didn't match Pod's node affinity/selector",
         ] {
-            refusals.add(Refusal::of_node(reason).unwrap());
+            refusals.add(&"n".into(), Refusal::of_node(reason).unwrap());
         }
+        let helpless = |answers: Refusals, has_devices: bool| LastResort {
+            preemption: NoPreemption::Helpless(answers),
+            has_devices,
+        };
+        let none = helpless(Refusals::default(), false);
         assert_eq!(
-            refusals.message(3, LastResort::default()),
+            refusals.message(3, Some(&none)),
             "0/3 nodes are available: 1 node(s) didn't match Pod's node affinity/selector, 1 node(s) had untolerated taint(s), \
              1 node(s) were unschedulable. no new claims to deallocate, preemption: 0/3 nodes are available: 3 Preemption is \
              not helpful for scheduling."
         );
-        let none = Refusals::default();
         assert_eq!(
-            none.message(0, LastResort::default()),
+            Refusals::default().message(0, Some(&none)),
             "no nodes available to schedule pods"
         );
-        refusals.add(Refusal::of_pods("Insufficient cpu").unwrap());
-        let with_devices = LastResort {
-            has_devices: true,
-            ..LastResort::default()
-        };
-        assert!(refusals.message(4, with_devices).ends_with(
+        refusals.add(&"m".into(), Refusal::of_pods("Insufficient cpu").unwrap());
+        assert_eq!(refusals.due_to_pods, [Arc::<str>::from("m")]);
+        let mut answers = Refusals::default();
+        answers.add(&"m".into(), Refusal::of_lack_of_victims());
+        let with_devices = helpless(answers, true);
+        assert!(refusals.message(4, Some(&with_devices)).ends_with(
             "1 node(s) were unschedulable. still not schedulable, preemption: 0/4 nodes are available: 1 No preemption victims found for incoming pod, \
              3 Preemption is not helpful for scheduling."
         ));
-        let never = LastResort {
-            never_preempts: true,
-            ..LastResort::default()
+        let because = |preemption: NoPreemption| LastResort {
+            preemption,
+            has_devices: false,
         };
-        assert!(refusals.message(4, never).ends_with(
-            "1 node(s) were unschedulable. no new claims to deallocate, preemption: not eligible due to preemptionPolicy=Never."
-        ));
+        // (reason, end of the message)
+        let cases = [
+            (NoPreemption::Never, "preemptionPolicy=Never."),
+            (
+                NoPreemption::Underway,
+                "a terminating pod on the nominated node.",
+            ),
+        ];
+        for (preemption, end) in cases {
+            let message = refusals.message(4, Some(&because(preemption)));
+            let end = format!(
+                "1 node(s) were unschedulable. no new claims to deallocate, preemption: not eligible due to {end}"
+            );
+            assert!(message.ends_with(&end), "{message}");
+        }
+        let helped = refusals.message(4, None);
+        assert!(
+            helped.ends_with("1 node(s) were unschedulable."),
+            "{helped}"
+        );
     }
 }

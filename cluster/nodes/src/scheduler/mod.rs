@@ -5,14 +5,16 @@
 //!
 //! A pick assumes that the pod is on its node until the informer shows it, so that concurrent picks
 //! never use the same room twice. Pods that fit nowhere wait until a change may help them. Then
-//! those of the highest priority are first, after the back-off of upstream's queue.
+//! those of the highest priority are first, after the back-off of upstream's queue. If pods of lower
+//! priority are in the way, some of them end, and their room is kept for the waiting pod.
 //!
-//! Upstream: `pkg/scheduler`. Scores and pre-emption are absent.
+//! Upstream: `pkg/scheduler`. Scores are absent.
 
 mod census;
 mod events;
 mod fit;
 mod node;
+mod preempt;
 #[cfg(test)]
 mod tests;
 mod volumes;
@@ -38,10 +40,12 @@ use census::{Census, Counts, Placed, Question, Subject};
 pub(super) use events::Recorder;
 pub(super) use fit::PreFilter;
 use fit::{
-    Demand, Domains, LastResort, Load, Refusals, SpreadDemand, has_untolerated_taint, refusal,
+    Demand, Domains, LastResort, Load, NoPreemption, Refusals, SpreadDemand, has_untolerated_taint,
+    refusal,
 };
 pub(super) use node::NodeFacts;
 use node::Refusal;
+use preempt::Preemption;
 
 /// Reason of nodes that the affinity of a pod excludes by name.
 const OTHER_NAME: &str = "node(s) didn't satisfy plugin(s) [NodeAffinity]";
@@ -64,6 +68,9 @@ struct State {
     last: Option<Arc<str>>,
     census: Census,
     waiting: HashMap<ObjectKey, Waiting>,
+    /// Pods that wait until others have ended on a node. Their room is kept against pods of lower
+    /// priority.
+    nominated: HashMap<Uid, Placed>,
 }
 
 #[derive(Debug, Default)]
@@ -81,6 +88,53 @@ struct Waiting {
     since: Option<Instant>,
     priority: i32,
     depends_on_pods: bool,
+}
+
+/// A pod that is to be placed.
+struct Attempt<'a> {
+    pod: &'a SimPod,
+    subject: Subject,
+    volumes: &'a VolumeDemand,
+    has_devices: Option<&'a dyn Fn(&str) -> bool>,
+    /// Nominated pods that the pod must leave their room. They count as placed.
+    ahead: Vec<(Uid, Placed)>,
+}
+
+impl Attempt<'_> {
+    fn uid(&self) -> &Uid {
+        &self.pod.meta().uid
+    }
+
+    fn never_preempts(&self) -> bool {
+        never_preempts(self.pod)
+    }
+
+    /// The refusal of a node, which must fit all of these demands.
+    fn refusal(&self, demands: &[Demand<'_>], facts: &NodeFacts, load: &Load) -> Option<Refusal> {
+        let mut refusals = demands
+            .iter()
+            .filter_map(|demand| refusal(demand, facts, load));
+        refusals.next().or_else(|| {
+            let name = &*facts.node.meta.name;
+            let fits = self.has_devices.is_none_or(|fits| fits(name));
+            (!fits).then(Refusal::of_devices)
+        })
+    }
+}
+
+fn never_preempts(pod: &SimPod) -> bool {
+    pod.rules.as_ref().is_some_and(|rules| rules.never_preempts)
+}
+
+/// The answer about a pod that fits no node now.
+#[derive(Debug)]
+pub(super) struct Unfit {
+    /// The message of its condition.
+    pub(super) message: String,
+    /// The node where other pods are making room for it.
+    pub(super) nominated: Option<Arc<str>>,
+    /// The pods that begin to make room now.
+    pub(super) preemption: Preemption,
 }
 
 /// The waiting pods that a change may help.
@@ -109,9 +163,22 @@ impl Scheduler {
     }
 
     /// The message of a pod that no node can take, for a reason that no node gives.
-    pub(super) fn unresolvable(&self, pod: &SimPod, why: &str, stage: PreFilter) -> String {
-        let nodes = self.state().nodes();
-        fit::unresolvable(nodes, why, stage, LastResort::of(pod, false))
+    pub(super) fn unresolvable(&self, pod: &SimPod, why: &str, stage: PreFilter) -> Unfit {
+        let state = self.state();
+        let preemption = if never_preempts(pod) {
+            NoPreemption::Never
+        } else {
+            NoPreemption::Helpless(Refusals::default())
+        };
+        let last_resort = LastResort {
+            preemption,
+            has_devices: false,
+        };
+        Unfit {
+            message: fit::unresolvable(state.nodes(), why, stage, &last_resort),
+            nominated: state.nomination(&pod.meta().uid),
+            preemption: Preemption::default(),
+        }
     }
 
     /// Records the state of a pod, as the informer shows it. Returns the changes for other pods.
@@ -119,17 +186,27 @@ impl Scheduler {
         let uid = &pod.meta().uid;
         let node = pod.pod.node.as_deref();
         let Some(node) = node.filter(|_| !pod.pod.is_finished()) else {
+            if pod.pod.is_finished() {
+                return self.forget(pod);
+            }
             // An unbound pod may be assumed on a node already.
-            return pod.pod.is_finished().then(|| self.forget(pod)).flatten();
+            if let Some(node) = &pod.nominated {
+                self.state().note_nomination(pod, node);
+            }
+            return None;
         };
         let mut state = self.state();
         state.waiting.remove(&pod.key());
+        state.nominated.remove(uid);
         match state.census.get(uid) {
-            Some(placed) if placed.is_current(node, pod) => return None,
+            Some(placed) if placed.is_current(node, pod) => {
+                state.census.note_status(uid, pod);
+                return None;
+            }
             _ => {}
         }
         state.release(uid);
-        state.place(uid.clone(), node.into(), Subject::of(pod));
+        state.place(uid.clone(), Placed::of(pod, node));
         Some(Change::Pod)
     }
 
@@ -137,32 +214,52 @@ impl Scheduler {
     pub(super) fn forget(&self, pod: &SimPod) -> Option<Change> {
         let mut state = self.state();
         state.waiting.remove(&pod.key());
-        state.release(&pod.meta().uid).then_some(Change::Room)
+        let waited = state.nominated.remove(&pod.meta().uid).is_some();
+        let left = state.release(&pod.meta().uid).is_some();
+        (waited || left).then_some(Change::Room)
     }
 
     /// The next node in turn that fits the pod, in the order of names. The pod counts as placed
     /// there. `has_devices` tells whether a node has devices for the pod's ResourceClaims; it is
-    /// `None` for a pod without any. The error is the message of the pod's condition.
+    /// `None` for a pod without any.
     pub(super) fn pick(
         &self,
         pod: &SimPod,
         volumes: &VolumeDemand,
         has_devices: Option<&dyn Fn(&str) -> bool>,
-    ) -> Result<Arc<str>, String> {
+    ) -> Result<Arc<str>, Unfit> {
         let mut state = self.state();
         let uid = pod.meta().uid.clone();
         state.release(&uid);
         let subject = Subject::of(pod);
-        match state.pick(pod, &subject, volumes, has_devices) {
+        let attempt = Attempt {
+            pod,
+            volumes,
+            has_devices,
+            ahead: state.ahead(&uid, subject.priority()),
+            subject,
+        };
+        state.count_nominated(&attempt.ahead);
+        let picked = state.pick(&attempt);
+        let picked = picked.map_err(|refusals| state.last_resort(&attempt, refusals));
+        for (uid, _) in &attempt.ahead {
+            state.release(uid);
+        }
+        match picked {
             Ok(node) => {
                 state.waiting.remove(&pod.key());
+                state.nominated.remove(&uid);
                 state.last = Some(Arc::clone(&node));
-                state.place(uid, Arc::clone(&node), subject);
+                let placed = Placed {
+                    node: Arc::clone(&node),
+                    subject: attempt.subject,
+                };
+                state.place(uid, placed);
                 Ok(node)
             }
-            Err(message) => {
+            Err(unfit) => {
                 state.keep(pod);
-                Err(message)
+                Err(unfit)
             }
         }
     }
@@ -194,15 +291,6 @@ impl Scheduler {
     }
 }
 
-impl LastResort {
-    fn of(pod: &SimPod, has_devices: bool) -> Self {
-        Self {
-            never_preempts: pod.rules.as_ref().is_some_and(|rules| rules.never_preempts),
-            has_devices,
-        }
-    }
-}
-
 /// The wait after this number of failed attempts.
 fn back_off(attempts: u32) -> Duration {
     let doublings = attempts.saturating_sub(1).min(4);
@@ -228,22 +316,54 @@ impl State {
         waiting.since = Some(Instant::now());
     }
 
-    fn place(&mut self, uid: Uid, node: Arc<str>, subject: Subject) {
-        let load = &mut self.places.entry(Arc::clone(&node)).or_default().load;
+    /// The node that a waiting pod is nominated for.
+    fn nomination(&self, uid: &Uid) -> Option<Arc<str>> {
+        let nomination = self.nominated.get(uid)?;
+        Some(Arc::clone(&nomination.node))
+    }
+
+    /// Records the nomination of a pod that an earlier scheduler has left. Later ones are known.
+    fn note_nomination(&mut self, pod: &SimPod, node: &str) {
+        let uid = &pod.meta().uid;
+        if !self.waiting.contains_key(&pod.key()) && self.census.get(uid).is_none() {
+            self.nominated.insert(uid.clone(), Placed::of(pod, node));
+        }
+    }
+
+    /// The nominated pods that a pod of this priority must leave their room. Upstream:
+    /// `addGENominatedPods`.
+    fn ahead(&self, uid: &Uid, priority: i32) -> Vec<(Uid, Placed)> {
+        let is_ahead = |(other, placed): &(&Uid, &Placed)| {
+            *other != uid && placed.subject.priority() >= priority
+        };
+        let ahead = self.nominated.iter().filter(is_ahead);
+        ahead
+            .map(|(uid, placed)| (uid.clone(), placed.clone()))
+            .collect()
+    }
+
+    fn count_nominated(&mut self, pods: &[(Uid, Placed)]) {
+        for (uid, placed) in pods {
+            self.place(uid.clone(), placed.clone());
+        }
+    }
+
+    fn place(&mut self, uid: Uid, placed: Placed) {
+        let Placed { node, subject } = &placed;
+        let load = &mut self.places.entry(Arc::clone(node)).or_default().load;
         load.pods += 1;
         load.requested.add(&subject.requests);
         for port in subject.rules.iter().flat_map(|rules| &rules.ports) {
             *load.ports.entry(port.clone()).or_default() += 1;
         }
-        self.census.add(uid, Placed { node, subject });
+        self.census.add(uid, placed);
     }
 
-    /// Removes a pod from its node; false if it is on none.
-    fn release(&mut self, uid: &Uid) -> bool {
-        let Some(Placed { node, subject }) = self.census.remove(uid) else {
-            return false;
-        };
-        if let Some(place) = self.places.get_mut(&node) {
+    /// Removes a pod from its node; `None` if it is on none.
+    fn release(&mut self, uid: &Uid) -> Option<Placed> {
+        let placed = self.census.remove(uid)?;
+        let Placed { node, subject } = &placed;
+        if let Some(place) = self.places.get_mut(node) {
             let load = &mut place.load;
             load.pods -= 1;
             load.requested.subtract(&subject.requests);
@@ -254,36 +374,35 @@ impl State {
             }
             load.ports.retain(|_, count| *count > 0);
             if place.facts.is_none() && place.load.pods == 0 {
-                self.places.remove(&node);
+                self.places.remove(node);
             }
         }
-        true
+        Some(placed)
     }
 
-    fn pick(
-        &mut self,
-        pod: &SimPod,
-        subject: &Subject,
-        volumes: &VolumeDemand,
-        has_devices: Option<&dyn Fn(&str) -> bool>,
-    ) -> Result<Arc<str>, String> {
-        let demand = self.demand(pod, subject, volumes);
+    fn pick(&mut self, attempt: &Attempt<'_>) -> Result<Arc<str>, Refusals> {
+        let demands = self.demands(attempt);
         let mut refusals = Refusals::default();
-        let mut fits = |place: &Place| {
+        let mut fits = |name: &Arc<str>, place: &Place| {
             let Some(facts) = &place.facts else {
                 return false;
             };
-            let refusal = refusal(&demand, facts, &place.load).or_else(|| {
-                let fits = has_devices.is_none_or(|fits| fits(&facts.node.meta.name));
-                (!fits).then(Refusal::of_devices)
-            });
+            let refusal = attempt.refusal(&demands, facts, &place.load);
             let fits = refusal.is_none();
             refusal
                 .into_iter()
-                .for_each(|refusal| refusals.add(refusal));
+                .for_each(|refusal| refusals.add(name, refusal));
             fits
         };
-        let affinity = pod.constraints.required_affinity.as_ref();
+        let affinity = attempt.pod.constraints.required_affinity.as_ref();
+        let nominated = self.nominated.get(attempt.uid());
+        let nominated = nominated.and_then(|pod| self.places.get_key_value(&pod.node));
+        if let Some((name, place)) = nominated
+            && let Some(facts) = &place.facts
+            && attempt.refusal(&demands, facts, &place.load).is_none()
+        {
+            return Ok(Arc::clone(name));
+        }
         if let Some(names) = affinity.and_then(NodeSelector::node_names) {
             // A pod of a DaemonSet looks at one node, however many there are.
             let names: HashSet<&str> = names.into_iter().collect();
@@ -291,7 +410,7 @@ impl State {
             for name in names {
                 if let Some((name, place)) = self.places.get_key_value(name) {
                     looked_at += usize::from(place.facts.is_some());
-                    if fits(place) {
+                    if fits(name, place) {
                         return Ok(Arc::clone(name));
                     }
                 }
@@ -302,13 +421,52 @@ impl State {
             let after = self.places.range::<str, _>((Excluded(last), Unbounded));
             let until = self.places.range::<str, _>((Unbounded, Included(last)));
             for (name, place) in after.chain(until) {
-                if fits(place) {
+                if fits(name, place) {
                     return Ok(Arc::clone(name));
                 }
             }
         }
-        let last_resort = LastResort::of(pod, has_devices.is_some());
-        Err(refusals.message(self.nodes(), last_resort))
+        Err(refusals)
+    }
+
+    /// The answer about a pod that all nodes refuse, after the search for pods that make room.
+    fn last_resort(&mut self, attempt: &Attempt<'_>, mut refusals: Refusals) -> Unfit {
+        let due_to_pods = std::mem::take(&mut refusals.due_to_pods);
+        let (preemption, last_resort) = match self.preempt(attempt, due_to_pods) {
+            Ok(preemption) => (preemption, None),
+            Err(preemption) => {
+                let last_resort = LastResort {
+                    preemption,
+                    has_devices: attempt.has_devices.is_some(),
+                };
+                (Preemption::default(), Some(last_resort))
+            }
+        };
+        Unfit {
+            message: refusals.message(self.nodes(), last_resort.as_ref()),
+            nominated: self.nomination(attempt.uid()),
+            preemption,
+        }
+    }
+
+    /// The refusal of a node in the present state.
+    fn refusal_of(&mut self, attempt: &Attempt<'_>, node: &str) -> Option<Refusal> {
+        let demands = self.demands(attempt);
+        let place = self.places.get(node)?;
+        attempt.refusal(&demands, place.facts.as_ref()?, &place.load)
+    }
+
+    /// The demands of a pod. It must also fit without the nominated pods, which may never come.
+    fn demands<'a>(&mut self, attempt: &'a Attempt<'_>) -> Vec<Demand<'a>> {
+        let mut demands = vec![self.demand(attempt.pod, &attempt.subject, attempt.volumes)];
+        if !attempt.ahead.is_empty() {
+            for (uid, _) in &attempt.ahead {
+                self.release(uid);
+            }
+            demands.push(self.demand(attempt.pod, &attempt.subject, attempt.volumes));
+            self.count_nominated(&attempt.ahead);
+        }
+        demands
     }
 
     /// The demands of a pod. Its rules about other pods are resolved by the counts of these.

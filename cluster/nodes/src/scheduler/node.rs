@@ -58,6 +58,16 @@ impl Refusal {
         }
     }
 
+    /// The refusal of a node where no pod has a lower priority.
+    pub(super) fn of_lack_of_victims() -> Self {
+        Self {
+            reasons: vec![Cow::Borrowed(
+                "No preemption victims found for incoming pod",
+            )],
+            is_due_to_pods: false,
+        }
+    }
+
     pub(super) fn of_pods(reason: &'static str) -> Option<Self> {
         Some(Self {
             reasons: vec![Cow::Borrowed(reason)],

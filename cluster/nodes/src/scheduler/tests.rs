@@ -7,6 +7,10 @@ use super::*;
 impl Scheduler {
     /// Picks a node for a pod without ResourceClaims.
     fn pick_any(&self, pod: &SimPod) -> Result<Arc<str>, String> {
+        self.try_pick(pod).map_err(|unfit| unfit.message)
+    }
+
+    fn try_pick(&self, pod: &SimPod) -> Result<Arc<str>, Unfit> {
         self.pick(pod, &VolumeDemand::default(), None)
     }
 }
@@ -343,4 +347,247 @@ fn pods_count_on_the_node_that_the_informer_shows() {
     assert_eq!(reasons(&scheduler, &other), "1 Too many pods");
     assert_eq!(scheduler.observe(&on("Succeeded")), Some(Change::Room));
     assert!(scheduler.pick_any(&other).is_ok());
+}
+
+/// A pod of this priority that requests this much cpu.
+fn ranked(name: &str, priority: i32, cpu: &str) -> SimPod {
+    let mut spec = requesting("cpu", cpu);
+    spec["priority"] = json!(priority);
+    pod(name, "x", spec)
+}
+
+/// The pod on a node, with these further fields.
+fn bound(name: &str, node: &str, priority: i32, cpu: &str, extra: Value) -> SimPod {
+    let mut json = json!({
+        "metadata": {"name": name, "namespace": "d", "uid": name},
+        "spec": requesting("cpu", cpu)
+    });
+    json["spec"]["nodeName"] = json!(node);
+    json["spec"]["priority"] = json!(priority);
+    json_patch::merge(&mut json, &extra);
+    SimPod::decode(json.to_string().as_bytes()).unwrap()
+}
+
+/// The nominated node of a pod that fits nowhere, and the names of its victims.
+fn preempts(scheduler: &Scheduler, pod: &SimPod) -> (Option<Arc<str>>, Vec<String>) {
+    let unfit = scheduler.try_pick(pod).unwrap_err();
+    let names = unfit.preemption.victims.iter();
+    let names = names.map(|(key, _)| key.name.to_string());
+    (unfit.nominated, names.collect())
+}
+
+fn started(second: u8) -> Value {
+    json!({"status": {"startTime": format!("2026-01-01T00:00:{second:02}Z")}})
+}
+
+#[test]
+fn a_pod_preempts_the_least_important_pods_that_free_its_room() {
+    let none = || json!({});
+    // (why, pods as name, node, priority, cpu and more, cpu of the pod, node, victims)
+    let cases = [
+        (
+            "the lowest priority",
+            vec![("u", "a", 2, "2", none()), ("v", "b", 1, "2", none())],
+            "1",
+            "b",
+            vec!["v"],
+        ),
+        (
+            "pods are given back, from the most important one",
+            vec![
+                ("u", "a", 3, "1", none()),
+                ("v", "a", 1, "500m", none()),
+                ("w", "a", 2, "500m", none()),
+                ("x", "b", 9, "2", none()),
+            ],
+            "700m",
+            "a",
+            vec!["w", "v"],
+        ),
+        (
+            "an older pod is more important",
+            vec![
+                ("u", "a", 1, "1", started(7)),
+                ("v", "a", 1, "1", started(5)),
+                ("x", "b", 9, "2", none()),
+            ],
+            "1",
+            "a",
+            vec!["u"],
+        ),
+        (
+            "a smaller sum of priorities",
+            vec![
+                ("u", "a", 2, "1", none()),
+                ("v", "a", 2, "1", none()),
+                ("w", "b", 2, "1", none()),
+                ("x", "b", 1, "1", none()),
+            ],
+            "2",
+            "b",
+            vec!["w", "x"],
+        ),
+        (
+            "fewer victims, though of negative priorities",
+            vec![
+                ("u", "a", -2, "1", none()),
+                ("v", "a", -2, "1", none()),
+                ("w", "b", -2, "2", none()),
+            ],
+            "2",
+            "b",
+            vec!["w"],
+        ),
+        (
+            "a later start",
+            vec![
+                ("u", "a", 1, "2", started(5)),
+                ("v", "b", 1, "2", started(7)),
+            ],
+            "1",
+            "b",
+            vec!["v"],
+        ),
+        (
+            "the first name of equals",
+            vec![("u", "b", 1, "2", none()), ("v", "a", 1, "2", none())],
+            "1",
+            "a",
+            vec!["v"],
+        ),
+    ];
+    for (why, pods, cpu, node_name, victims) in cases {
+        let scheduler = Scheduler::default();
+        for name in ["a", "b"] {
+            let room = json!({"cpu": "2", "pods": "9"});
+            scheduler.note(name, node(name, json!({}), room));
+        }
+        for (name, on, priority, cpu, extra) in pods {
+            scheduler.observe(&bound(name, on, priority, cpu, extra));
+        }
+        let loads = |scheduler: &Scheduler| {
+            let state = scheduler.state();
+            format!("{:?}", state.places)
+        };
+        let before = loads(&scheduler);
+        let high = ranked("high", 9, cpu);
+        let (nominated, found) = preempts(&scheduler, &high);
+        assert_eq!(nominated.as_deref(), Some(node_name), "{why}");
+        assert_eq!(found, victims, "{why}");
+        assert_eq!(loads(&scheduler), before, "{why}");
+    }
+}
+
+#[test]
+fn pods_without_a_use_for_preemption_preempt_nothing() {
+    let scheduler = Scheduler::default();
+    let room = json!({"cpu": "2", "pods": "9"});
+    scheduler.note("a", node("a", json!({}), room));
+    scheduler.observe(&bound("low", "a", 1, "500m", json!({})));
+    scheduler.observe(&bound("high", "a", 9, "1", json!({})));
+    let mut never = requesting("cpu", "1");
+    never["priority"] = json!(5);
+    never["preemptionPolicy"] = json!("Never");
+    // (pod, end of the message)
+    let cases = [
+        (
+            pod("p", "x", never),
+            "preemption: not eligible due to preemptionPolicy=Never.",
+        ),
+        (
+            ranked("p", 1, "1"),
+            "1 No preemption victims found for incoming pod.",
+        ),
+        (
+            ranked("p", 5, "1500m"),
+            "preemption: 0/1 nodes are available: 1 Insufficient cpu.",
+        ),
+        (
+            ranked("p", 5, "3"),
+            "1 Preemption is not helpful for scheduling.",
+        ),
+    ];
+    for (pod, end) in cases {
+        let unfit = scheduler.try_pick(&pod).unwrap_err();
+        assert!(unfit.message.ends_with(end), "{}", unfit.message);
+        assert!(unfit.nominated.is_none() && unfit.preemption.victims.is_empty());
+    }
+}
+
+#[test]
+fn rules_about_other_pods_count_without_the_victims() {
+    let scheduler = Scheduler::default();
+    scheduler.note("a", node("a", json!({"host": "a"}), json!({})));
+    scheduler.observe(&bound(
+        "db",
+        "a",
+        0,
+        "1",
+        json!({"metadata": {"labels": {"app": "db"}}}),
+    ));
+    scheduler.observe(&bound("other", "a", 0, "1", json!({})));
+    let mut spec = towards("podAntiAffinity", "db", "host");
+    spec["priority"] = json!(1);
+    let (nominated, victims) = preempts(&scheduler, &pod("p", "x", spec));
+    assert_eq!(nominated.as_deref(), Some("a"));
+    assert_eq!(victims, ["db"], "the other pod is given back");
+}
+
+#[test]
+fn the_room_of_a_nominated_pod_is_kept_against_lower_priorities() {
+    let scheduler = Scheduler::default();
+    let room = json!({"cpu": "2", "pods": "9"});
+    scheduler.note("a", node("a", json!({}), room));
+    let low = |extra: Value| bound("low", "a", 1, "2", extra);
+    scheduler.observe(&low(json!({})));
+    let high = ranked("high", 5, "2");
+    assert_eq!(preempts(&scheduler, &high).1, ["low"]);
+
+    let condition =
+        json!({"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"});
+    let ending = json!({
+        "metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}, "status": {"conditions": [condition]}
+    });
+    scheduler.observe(&low(ending.clone()));
+    let unfit = scheduler.try_pick(&high).unwrap_err();
+    let waits = "not eligible due to a terminating pod on the nominated node.";
+    assert!(unfit.message.ends_with(waits), "{}", unfit.message);
+    assert_eq!(unfit.nominated.as_deref(), Some("a"));
+
+    assert_eq!(scheduler.forget(&low(ending)), Some(Change::Room));
+    let middle = ranked("middle", 4, "1");
+    assert_eq!(reasons(&scheduler, &middle), "1 Insufficient cpu");
+    let top = ranked("top", 6, "1");
+    assert_eq!(
+        scheduler.pick_any(&top).as_deref(),
+        Ok("a"),
+        "only lower priorities leave the room"
+    );
+    scheduler.forget(&top);
+    assert_eq!(scheduler.pick_any(&high).as_deref(), Ok("a"));
+    scheduler.forget(&high);
+    assert_eq!(
+        scheduler.pick_any(&middle).as_deref(),
+        Ok("a"),
+        "the nomination has ended"
+    );
+}
+
+#[test]
+fn a_higher_pod_takes_over_the_nomination_of_a_node() {
+    let scheduler = Scheduler::default();
+    let room = json!({"cpu": "2", "pods": "9"});
+    scheduler.note("a", node("a", json!({}), room));
+    scheduler.observe(&bound("low", "a", 1, "2", json!({})));
+    assert_eq!(preempts(&scheduler, &ranked("middle", 5, "2")).1, ["low"]);
+    let unfit = scheduler.try_pick(&ranked("high", 9, "2")).unwrap_err();
+    let outranked: Vec<&str> = unfit
+        .preemption
+        .outranked
+        .iter()
+        .map(|key| &*key.name)
+        .collect();
+    assert_eq!(outranked, ["middle"]);
+    let middle = scheduler.try_pick(&ranked("middle", 5, "2")).unwrap_err();
+    assert_eq!(middle.nominated, None, "the room is no longer its own");
 }

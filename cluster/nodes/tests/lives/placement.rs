@@ -112,7 +112,7 @@ async fn room_goes_to_the_waiting_pod_of_the_highest_priority() {
         pod["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": "40"}});
         pod
     };
-    cluster.create(big("first", 0)).await.unwrap();
+    cluster.create(big("first", 9)).await.unwrap();
     let limit = Duration::from_secs(600);
     let phase = |pods: &[Value], name: &str| {
         let pod = pods.iter().find(|pod| pod["metadata"]["name"] == name);
@@ -144,4 +144,79 @@ async fn room_goes_to_the_waiting_pod_of_the_highest_priority() {
         .await
         .unwrap();
     assert_eq!(phase(&pods, "low"), "Pending");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_preempts_the_lowest_priority_and_gets_its_room() {
+    let nodes = NodesConfig {
+        count: 2,
+        events: true,
+        ..NodesConfig::default()
+    };
+    let cluster = DevCluster::builder().simulated_nodes(nodes);
+    let cluster = cluster.start().await.unwrap();
+    let big = |name: &str, node: &str, priority: i32| {
+        let mut pod = pinned(name, node);
+        pod["metadata"]["finalizers"] = json!(["example.com/watched"]);
+        pod["spec"]["priority"] = json!(priority);
+        pod["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": "40"}});
+        pod
+    };
+    for (name, node, priority) in [("middle", "node-0", 5), ("low", "node-1", 1)] {
+        cluster.create(big(name, node, priority)).await.unwrap();
+    }
+    let limit = Duration::from_secs(600);
+    let are_running = |pods: &[Value]| {
+        pods.len() == 2 && pods.iter().all(|pod| pod["status"]["phase"] == "Running")
+    };
+    cluster.wait_for("pods", limit, are_running).await.unwrap();
+    let mut high = big("high", "", 9);
+    high["spec"]["affinity"] = Value::Null;
+    cluster.create(high).await.unwrap();
+    let find = |pods: &[Value], name: &str| {
+        let found = pods.iter().find(|pod| pod["metadata"]["name"] == name);
+        found.cloned().unwrap_or_default()
+    };
+    let is_nominated =
+        |pods: &[Value]| find(pods, "high")["status"]["nominatedNodeName"] == "node-1";
+    let pods = cluster.wait_for("pods", limit, is_nominated).await.unwrap();
+    assert_eq!(
+        find(&pods, "high")["status"]["conditions"][0]["message"],
+        "0/2 nodes are available: 2 Insufficient cpu."
+    );
+    let is_running = |pods: &[Value]| find(pods, "high")["status"]["phase"] == "Running";
+    let pods = cluster.wait_for("pods", limit, is_running).await.unwrap();
+    assert_eq!(find(&pods, "high")["spec"]["nodeName"], "node-1");
+    let low = find(&pods, "low");
+    assert!(low["metadata"]["deletionTimestamp"].is_string());
+    let conditions = low["status"]["conditions"].as_array().unwrap();
+    let condition = conditions
+        .iter()
+        .find(|one| one["type"] == "DisruptionTarget");
+    let condition = condition.unwrap();
+    assert_eq!(
+        (
+            &condition["status"],
+            &condition["reason"],
+            &condition["message"]
+        ),
+        (
+            &json!("True"),
+            &json!("PreemptionByScheduler"),
+            &json!("default-scheduler: preempting to accommodate a higher priority pod")
+        )
+    );
+    assert!(find(&pods, "middle")["metadata"]["deletionTimestamp"].is_null());
+    let is_told = |event: &Value| event["reason"] == "Preempted";
+    let is_written = |events: &[Value]| events.iter().any(is_told);
+    let events = cluster.wait_for("events", limit, is_written).await.unwrap();
+    let event = events.iter().find(|event| is_told(event)).unwrap();
+    let uid = find(&pods, "high")["metadata"]["uid"].clone();
+    assert_eq!(
+        event["message"],
+        format!("Preempted by pod {} on node node-1", uid.as_str().unwrap())
+    );
+    assert_eq!(event["involvedObject"]["name"], "low");
+    assert_eq!(event["action"], "Preempting");
+    assert!(event["related"].is_null());
 }

@@ -47,6 +47,8 @@ class Browser:
         arguments = ["--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--force-device-scale-factor=1"]
         # Managers sign their own certificates.
         wanted = {"acceptInsecureCerts": True, "goog:chromeOptions": {"args": arguments}, "goog:loggingPrefs": {"browser": "ALL"}}
+        # On a busy machine, the check of a view's accessibility takes longer than the default of 30 seconds.
+        wanted["timeouts"] = {"script": LIMIT * 1000}
         self.session = None
         made = self.call("POST", "/session", {"capabilities": {"alwaysMatch": wanted}})
         self.session = made["sessionId"]

@@ -219,7 +219,10 @@ impl Scene {
 fn is_usual(object: &str, lines: &str, release: Release) -> bool {
     let fields: &[&str] = if object == "v1 Node /lost" {
         &["timeAdded"]
-    } else if object.contains(" EndpointSlice ") && release < Release::of_minor(36) {
+    } else if object.contains(" EndpointSlice ")
+        && object.contains("/portless-")
+        && release < Release::of_minor(36)
+    {
         &["generation", "resourceVersion", "time"]
     } else {
         &[]

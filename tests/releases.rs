@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use steersman_releases::{
-    ADDED, Effect, FAMILIES, FLAGS, GATED, Gate, READ, Release, SERVED_SINCE, Spec, Stage,
+    ADDED, Effect, FAMILIES, FLAGS, GATED, Gate, READ, Release, SERVED_SINCE, Spec, Stage, source,
 };
 use steersman_values::resource::SERVED_DIFFERENTLY;
 
@@ -17,16 +17,22 @@ fn releases() -> impl Iterator<Item = Release> {
     Release::known().rev()
 }
 
-/// The head of a table with a column for each release, and a last one.
-fn heads(first: &str, last: &str) -> String {
-    let mut head = format!("| {first} |");
-    let mut line = "|---|".to_owned();
-    for release in releases() {
-        write!(head, " {release} |").unwrap();
-        line.push_str("---|");
-    }
-    format!("{head} {last} |\n{line}---|\n")
+/// The head of a table with a column for each release, and further ones.
+fn heads(first: &str, last: &[&str]) -> String {
+    let releases = releases().map(|release| release.to_string());
+    let last = last.iter().map(|name| (*name).to_owned());
+    let names: Vec<_> = std::iter::once(first.to_owned())
+        .chain(releases)
+        .chain(last)
+        .collect();
+    format!(
+        "| {} |\n|{}\n",
+        names.join(" | "),
+        "---|".repeat(names.len())
+    )
 }
+
+const CHANGE: &str = "upstream's change";
 
 /// The state of a gate in one release, such as `beta, on`.
 fn state(spec: &Spec) -> String {
@@ -54,15 +60,15 @@ fn effect(effect: Effect) -> String {
 
 #[test]
 fn the_page_lists_the_resources_of_some_releases() {
-    let mut table = heads("resource", "version");
-    for (group, plural, _) in SERVED_SINCE {
+    let mut table = heads("resource", &["version", CHANGE]);
+    for (group, plural, _, change) in SERVED_SINCE {
         write!(table, "| `{plural}.{group}` |").unwrap();
         for release in releases() {
             let is_served = release.serves(group, plural);
             let text = if is_served { "yes" } else { "-" };
             write!(table, " {text} |").unwrap();
         }
-        writeln!(table, " `v1` |").unwrap();
+        writeln!(table, " `v1` | {change} |").unwrap();
     }
     keep_part(PAGE, "resources", &table);
 }
@@ -94,7 +100,7 @@ fn the_default_release_has_the_version_of_the_program() {
 
 #[test]
 fn the_page_lists_the_gates_that_the_manager_reads() {
-    let mut table = heads("gate", "here");
+    let mut table = heads("gate", &[CHANGE, "here"]);
     for (name, of_gate) in READ {
         let gate = Gate::find(name).unwrap();
         write!(table, "| `{name}` |").unwrap();
@@ -103,14 +109,15 @@ fn the_page_lists_the_gates_that_the_manager_reads() {
             let text = spec.map_or_else(|| "-".to_owned(), state);
             write!(table, " {text} |").unwrap();
         }
-        writeln!(table, " {} |", effect(*of_gate)).unwrap();
+        let change = source(name).unwrap();
+        writeln!(table, " {change} | {} |", effect(*of_gate)).unwrap();
     }
     keep_part(PAGE, "gates", &table);
 }
 
 #[test]
 fn the_page_lists_the_controllers_of_some_releases() {
-    let mut table = heads("controller", "with feature gates; upstream's change");
+    let mut table = heads("controller", &["with feature gates", CHANGE]);
     let added = ADDED.iter().map(|(name, ..)| *name);
     let gated = GATED.iter().map(|(name, _)| *name);
     let names: std::collections::BTreeSet<_> = added.chain(gated).collect();
@@ -124,19 +131,22 @@ fn the_page_lists_the_controllers_of_some_releases() {
             };
             write!(table, " {text} |").unwrap();
         }
-        let gates = steersman_releases::gates_of(name).iter();
-        let gates: Vec<_> = gates.map(|gate| format!("`{gate}`")).collect();
+        let gates = steersman_releases::gates_of(name);
+        let shown: Vec<_> = gates.iter().map(|gate| format!("`{gate}`")).collect();
         let added = ADDED.iter().find(|(added, ..)| *added == name);
-        let change = added.map(|(.., change)| format!("; {change}"));
-        let change = change.unwrap_or_default();
-        writeln!(table, " {}{change} |", gates.join(", ")).unwrap();
+        let added = added.map(|(.., change)| *change);
+        let changes: Vec<_> = added
+            .into_iter()
+            .chain(gates.iter().map(|gate| source(gate).unwrap()))
+            .collect();
+        writeln!(table, " {} | {} |", shown.join(", "), changes.join(", ")).unwrap();
     }
     keep_part(PAGE, "controllers", &table);
 }
 
 #[test]
 fn the_page_lists_the_flags_of_some_releases() {
-    let mut table = heads("flag", "upstream's change");
+    let mut table = heads("flag", &[CHANGE]);
     for span in FLAGS {
         assert!(
             steersman_options::find(span.name).is_some(),
@@ -155,7 +165,7 @@ fn the_page_lists_the_flags_of_some_releases() {
 
 #[test]
 fn the_page_lists_the_metrics_of_some_releases() {
-    let mut table = heads("family", "upstream's change");
+    let mut table = heads("family", &[CHANGE]);
     for span in FAMILIES {
         write!(table, "| `{}` |", span.name).unwrap();
         for release in releases() {
@@ -168,17 +178,24 @@ fn the_page_lists_the_metrics_of_some_releases() {
 
 #[test]
 fn the_page_lists_the_types_with_several_versions() {
-    let mut table = "| type | version | other versions |\n|---|---|---|\n".to_owned();
-    for (resource, others) in &SERVED_DIFFERENTLY {
-        let others: Vec<_> = others
+    let mut table = format!("| type | version | other versions | {CHANGE} |\n|---|---|---|---|\n");
+    for (resource, change, others) in &SERVED_DIFFERENTLY {
+        let versions = others
             .iter()
-            .map(|other| format!("`{}` ({})", other.version, other.releases))
-            .collect();
-        let others = others.join(", ");
+            .map(|other| format!("`{}` ({})", other.version, other.releases));
+        let versions: Vec<_> = versions.collect();
+        let own = (&*resource.version, *change);
+        let others = others.iter().map(|other| (other.version, other.change));
+        let changes = std::iter::once(own)
+            .chain(others)
+            .map(|(version, change)| format!("`{version}`: {change}"));
+        let changes: Vec<_> = changes.collect();
         writeln!(
             table,
-            "| `{resource}` | `{}` | {others} |",
-            resource.version
+            "| `{resource}` | `{}` | {} | {} |",
+            resource.version,
+            versions.join(", "),
+            changes.join(", ")
         )
         .unwrap();
     }

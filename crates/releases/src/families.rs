@@ -98,7 +98,7 @@ pub const FAMILIES: &[FamilySpan] = &[
     since(36, "replicaset_controller_stale_sync_skips_total", "#137212"),
     until(37, "resourceclaim_controller_creates_total", "#138542"),
     until(37, "resourceclaim_controller_resource_claims", "#138542"),
-    since(36, "rest_client_transport_ca_reload_total", "`k8s.io/client-go/transport`"),
+    since(36, "rest_client_transport_ca_reload_total", "#132922"),
     since(36, "rest_client_transport_cert_rotation_gc_calls_total", "#136355"),
     beta(36, "running_managed_controllers", "#136154"),
     since(37, "statefulset_controller_stale_sync_skips_total", "#138451"),

@@ -11,7 +11,7 @@ pub struct FlagSpan {
     since: u64,
     /// Minor version of the first release without it again.
     until: Option<u64>,
-    /// The pull request of upstream, or the file that defines the flag.
+    /// The pull request of upstream.
     pub change: &'static str,
 }
 
@@ -26,11 +26,7 @@ const fn since(minor: u64, name: &'static str, change: &'static str) -> FlagSpan
 
 /// The flags that some known releases lack, sorted by name. All others exist in each of them.
 pub const FLAGS: &[FlagSpan] = &[
-    since(
-        35,
-        "concurrent-device-taint-eviction-syncs",
-        "`devicetaintevictioncontroller.go`",
-    ),
+    since(35, "concurrent-device-taint-eviction-syncs", "#134152"),
     since(37, "concurrent-disruption-syncs", "#140014"),
     since(36, "concurrent-resourceclaim-syncs", "#134701"),
     FlagSpan {
@@ -39,11 +35,7 @@ pub const FLAGS: &[FlagSpan] = &[
         until: Some(37),
         change: "#138002",
     },
-    since(
-        35,
-        "controller-shutdown-timeout",
-        "`kube-controller-manager/app/options/options.go`",
-    ),
+    since(35, "controller-shutdown-timeout", "#132703"),
     since(35, "min-compatibility-version", "#133980"),
     since(36, "tls-curve-preferences", "#137115"),
 ];

@@ -1,6 +1,6 @@
 //! The differences between the releases of Kubernetes that Steersman can equal.
 //!
-//! This crate is data, and questions about it. `Release` -> gates, their effects, controllers, served
+//! This crate is data, and questions about it. `Release` -> gates, their effects and sources, controllers, served
 //! resources, flags, families of metrics. [`follow`] chooses the release from the versions of the API servers, and a user names
 //! one in the form that [`FromStr`](std::str::FromStr) reads. docs/releases.md shows the tables.
 
@@ -15,6 +15,7 @@ mod gates;
 mod named;
 mod release;
 mod resources;
+mod sources;
 
 pub use controllers::{ADDED, GATED, gates_of};
 pub use effects::{Effect, READ, effect};
@@ -24,3 +25,4 @@ pub use gates::{Gate, Spec, Stage};
 pub use named::UnknownRelease;
 pub use release::Release;
 pub use resources::SERVED_SINCE;
+pub use sources::source;

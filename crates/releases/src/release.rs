@@ -109,7 +109,7 @@ impl Release {
     }
 
     /// Whether the error about autoscalers of the same pods names two of them, rather than all. Since
-    /// kubernetes#138651.
+    /// kubernetes#139142.
     pub fn names_two_ambiguous_autoscalers(self) -> bool {
         self >= Self::of_minor(37)
     }

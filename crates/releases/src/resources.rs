@@ -6,24 +6,18 @@
 use super::release::Release;
 
 /// Group and plural of resources, with the minor version of the first release that serves them by
-/// default, in the version that later releases have.
-pub const SERVED_SINCE: &[(&str, &str, u64)] = &[
-    (
-        "admissionregistration.k8s.io",
-        "mutatingadmissionpolicies",
-        36,
-    ),
-    (
-        "admissionregistration.k8s.io",
-        "mutatingadmissionpolicybindings",
-        36,
-    ),
-    ("resource.k8s.io", "deviceclasses", 34),
-    ("resource.k8s.io", "resourceclaims", 34),
-    ("resource.k8s.io", "resourceclaimtemplates", 34),
-    ("resource.k8s.io", "resourceslices", 34),
-    ("storage.k8s.io", "volumeattributesclasses", 34),
-    ("storagemigration.k8s.io", "storageversionmigrations", 37),
+/// default, in the version that later releases have, and upstream's pull request.
+// One line per resource keeps this readable as a table.
+#[rustfmt::skip]
+pub const SERVED_SINCE: &[(&str, &str, u64, &str)] = &[
+    ("admissionregistration.k8s.io", "mutatingadmissionpolicies", 36, "#136039"),
+    ("admissionregistration.k8s.io", "mutatingadmissionpolicybindings", 36, "#136039"),
+    ("resource.k8s.io", "deviceclasses", 34, "#132706"),
+    ("resource.k8s.io", "resourceclaims", 34, "#132706"),
+    ("resource.k8s.io", "resourceclaimtemplates", 34, "#132706"),
+    ("resource.k8s.io", "resourceslices", 34, "#132706"),
+    ("storage.k8s.io", "volumeattributesclasses", 34, "#131549"),
+    ("storagemigration.k8s.io", "storageversionmigrations", 37, "#138560"),
 ];
 
 impl Release {
@@ -32,8 +26,8 @@ impl Release {
     pub fn serves(self, group: &str, plural: &str) -> bool {
         let since = SERVED_SINCE
             .iter()
-            .find(|(of, name, _)| *of == group && *name == plural);
-        since.is_none_or(|(.., since)| self.minor() >= *since)
+            .find(|(of, name, ..)| *of == group && *name == plural);
+        since.is_none_or(|(_, _, since, _)| self.minor() >= *since)
     }
 
     /// Whether the feature gate called `gate` is on by default in this release.

@@ -63,7 +63,7 @@ impl ResourceType {
     /// if this is not the version that controllers name.
     pub fn other_versions(&self) -> &'static [OtherVersion] {
         let named = SERVED_DIFFERENTLY.iter().find(|named| named.0 == self);
-        named.map_or(&[], |(_, others)| others)
+        named.map_or(&[], |(_, _, others)| others)
     }
 
     /// `v1` or `apps/v1`, as in `apiVersion`.
@@ -93,30 +93,47 @@ pub struct OtherVersion {
     pub version: &'static str,
     /// The releases for which controllers use it, such as `1.37`.
     pub releases: &'static str,
+    /// The pull request of upstream that brought it.
+    pub change: &'static str,
 }
 
-const fn in_releases(releases: &'static str, version: &'static str) -> OtherVersion {
-    OtherVersion { version, releases }
+const fn in_releases(
+    releases: &'static str,
+    version: &'static str,
+    change: &'static str,
+) -> OtherVersion {
+    OtherVersion {
+        version,
+        releases,
+        change,
+    }
 }
 
-/// Types whose version depends on the release, as controllers name them, and the other versions with
-/// the same fields, as far as controllers use them. `PodGroup` and `StorageVersionMigration` of `steersman_objects` know
-/// the fields that differ.
+/// Pull requests that brought the version which controllers name, or another one for several types.
+const WORKLOADS_V1ALPHA2: &str = "#136976";
+const WORKLOADS_V1ALPHA3: &str = "#138572";
+const WORKLOADS_V1BETA1: &str = "#140184";
+const DEVICES_V1: &str = "#132706";
+const DEVICES_V1BETA2: &str = "#129970";
+
+/// Types whose version depends on the release, as controllers name them, the pull request that brought this version, and
+/// the other versions with the same fields, as far as controllers use them. `PodGroup` and `StorageVersionMigration` of
+/// `steersman_objects` know the fields that differ.
 ///
 /// Upstream: `k8s.io/api` of 1.33 to 1.37.
 // One line per type keeps this readable as a table.
 #[rustfmt::skip]
-pub static SERVED_DIFFERENTLY: [(&ResourceType, &[OtherVersion]); 10] = [
-    (&WORKLOADS, &[in_releases("1.37", "v1beta1"), in_releases("1.37", "v1alpha3")]),
-    (&POD_GROUPS, &[in_releases("1.37", "v1beta1"), in_releases("1.37", "v1alpha3")]),
-    (&POD_CERTIFICATE_REQUESTS, &[in_releases("1.37", "v1"), in_releases("1.34", "v1alpha1")]),
-    (&STORAGE_VERSION_MIGRATIONS, &[in_releases("1.37", "v1"), in_releases("1.33 and 1.34", "v1alpha1")]),
-    (&VOLUME_ATTRIBUTES_CLASSES, &[in_releases("1.33", "v1beta1")]),
-    (&RESOURCE_CLAIMS, &[in_releases("1.33", "v1beta2")]),
-    (&RESOURCE_CLAIM_TEMPLATES, &[in_releases("1.33", "v1beta2")]),
-    (&RESOURCE_SLICES, &[in_releases("1.33", "v1beta2")]),
-    (&DEVICE_CLASSES, &[in_releases("1.33", "v1beta2")]),
-    (&DEVICE_TAINT_RULES, &[in_releases("1.37", "v1"), in_releases("1.33 to 1.35", "v1alpha3")]),
+pub static SERVED_DIFFERENTLY: [(&ResourceType, &str, &[OtherVersion]); 10] = [
+    (&WORKLOADS, WORKLOADS_V1ALPHA2, &[in_releases("1.37", "v1beta1", WORKLOADS_V1BETA1), in_releases("1.37", "v1alpha3", WORKLOADS_V1ALPHA3)]),
+    (&POD_GROUPS, WORKLOADS_V1ALPHA2, &[in_releases("1.37", "v1beta1", WORKLOADS_V1BETA1), in_releases("1.37", "v1alpha3", WORKLOADS_V1ALPHA3)]),
+    (&POD_CERTIFICATE_REQUESTS, "#134624", &[in_releases("1.37", "v1", "#139579"), in_releases("1.34", "v1alpha1", "#128010")]),
+    (&STORAGE_VERSION_MIGRATIONS, "#134784", &[in_releases("1.37", "v1", "#138560"), in_releases("1.33 and 1.34", "v1alpha1", "#123344")]),
+    (&VOLUME_ATTRIBUTES_CLASSES, "#131549", &[in_releases("1.33", "v1beta1", "#126145")]),
+    (&RESOURCE_CLAIMS, DEVICES_V1, &[in_releases("1.33", "v1beta2", DEVICES_V1BETA2)]),
+    (&RESOURCE_CLAIM_TEMPLATES, DEVICES_V1, &[in_releases("1.33", "v1beta2", DEVICES_V1BETA2)]),
+    (&RESOURCE_SLICES, DEVICES_V1, &[in_releases("1.33", "v1beta2", DEVICES_V1BETA2)]),
+    (&DEVICE_CLASSES, DEVICES_V1, &[in_releases("1.33", "v1beta2", DEVICES_V1BETA2)]),
+    (&DEVICE_TAINT_RULES, "#137170", &[in_releases("1.37", "v1", "#138676"), in_releases("1.33 to 1.35", "v1alpha3", "#130447")]),
 ];
 
 /// The API group of dynamic resource allocation.

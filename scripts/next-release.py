@@ -16,11 +16,13 @@ import sys
 # Feature gates that the manager has: file by component.
 GATES = (
     "pkg/features/kube_features.go",
+    "staging/src/k8s.io/apiextensions-apiserver/pkg/features/kube_features.go",
     "staging/src/k8s.io/apiserver/pkg/features/kube_features.go",
     "staging/src/k8s.io/client-go/features/known_features.go",
     "staging/src/k8s.io/component-base/compatibility/registry.go",
     "staging/src/k8s.io/component-base/logs/api/v1/kube_features.go",
     "staging/src/k8s.io/component-base/metrics/features/kube_features.go",
+    "staging/src/k8s.io/component-base/zpages/features/kube_features.go",
     "staging/src/k8s.io/controller-manager/pkg/features/kube_features.go",
 )
 NAMES = "cmd/kube-controller-manager/names/controller_names.go"
@@ -34,6 +36,7 @@ FLAGS = (
     "staging/src/k8s.io/apiserver/pkg/server/options/serving.go",
     "staging/src/k8s.io/cloud-provider/options/cloudprovider.go",
     "staging/src/k8s.io/cloud-provider/options/kubecloudshared.go",
+    "staging/src/k8s.io/component-base/compatibility",
     "staging/src/k8s.io/component-base/config/options",
     "staging/src/k8s.io/component-base/logs",
     "staging/src/k8s.io/component-base/metrics",
@@ -47,6 +50,16 @@ SHARED = (
     "staging/src/k8s.io/dynamic-resource-allocation",
     "pkg/quota",
     "pkg/volume/util",
+)
+# Further folders whose code asks for gates in the manager.
+ASKING = (
+    "pkg/quota",
+    "staging/src/k8s.io/client-go",
+    "staging/src/k8s.io/component-base",
+    "staging/src/k8s.io/component-helpers",
+    "staging/src/k8s.io/controller-manager",
+    "staging/src/k8s.io/dynamic-resource-allocation",
+    "staging/src/k8s.io/endpointslice",
 )
 API = "staging/src/k8s.io/api"
 # Kinds that no controller of the manager reads or writes.
@@ -113,11 +126,22 @@ def gates(tree):
         text = tree.read(path) or ""
         # The name in the program and the name of the gate differ sometimes.
         names = dict(re.findall(r'^\s*(\w+)\s+(?:featuregate\.)?Feature\s*=\s*"(\w+)"', text, re.M))
-        for name, body in re.findall(r"^\t(?:\w+\.)?(\w+): \{\n((?:\t\t.*\n)+)\t\}", text, re.M):
+        for _, name, body in re.findall(r"^(\t+)(?:\w+\.)?(\w+): \{\n((?:\1\t.*\n)+)\1\}", text, re.M):
             specs = re.findall(r"\{([^{}]*)\}", body)
             specs = [re.sub(r"\s*//.*", "", " ".join(spec.split())) for spec in specs]
             specs = [re.sub(r'version\.MustParse\("([\d.]+)"\)', r"\1", spec) for spec in specs]
             found[names.get(name, name)] = [re.sub(r"featuregate\.|Version: |PreRelease: ", "", spec) for spec in specs]
+    return found
+
+
+def proposals(tree):
+    """The number of the enhancement proposal in the comment above each gate."""
+    found = {}
+    for path in GATES:
+        declared = r'^((?:\t//.*\n)+)\t\w+\s+(?:featuregate\.)?Feature\s*=\s*"(\w+)"'
+        for comment, name in re.findall(declared, tree.read(path) or "", re.M):
+            if number := re.search(r"kep\.k8s\.io/(\d+)", comment):
+                found[name] = number[1]
     return found
 
 
@@ -128,9 +152,10 @@ def controllers(tree):
 def flags(tree):
     """Name and text of each flag."""
     found = {}
-    pattern = re.compile(r'\b(?:fs|\w*[fF]lags?|\w*[fF]s)\.\w*Var[P]?\((?:[^"\n]|"")*?"([a-z][a-z0-9-]+)",(.*)')
+    pattern = re.compile(r'\b(?:fs|\w*[fF]lags?|\w*[fF]s|FlagSet\("\w+"\))\.\w*Var[P]?\((?:[^"\n]|"")*?"([a-z][a-z0-9-]+)",(.*)')
     for path in sorted(tree.files(FLAGS)):
-        if not path.endswith("_test.go"):
+        # kube-log-runner is a program of its own.
+        if not path.endswith("_test.go") and "kube-log-runner" not in path:
             for name, rest in pattern.findall(tree.read(path)):
                 found.setdefault(name, " ".join(rest.split()))
     return found
@@ -208,9 +233,10 @@ def changed(old, new):
     return lines
 
 
-def gate_lines(old, new, readers):
+def gate_lines(old, new, readers, proposals):
     """Changed gates. A gate that the manager's code reads comes first."""
-    read = lambda name: "read by " + ", ".join(readers[name]) if name in readers else ""
+    proposal = lambda name: [f"KEP-{proposals[name]}"] if name in proposals else []
+    read = lambda name: ["read by " + ", ".join(readers[name])] if name in readers else []
     shown = lambda specs: "; ".join(specs)
     rows = []
     for name in sorted(old.keys() | new.keys()):
@@ -224,17 +250,23 @@ def gate_lines(old, new, readers):
             text = f"- [ ] gone: `{name}`"
         else:
             text = f"- [ ] changed: `{name}`: {shown([spec for spec in after if spec not in before]) or 'fewer versions'}"
-        rows.append((name not in readers, text + (f" ({read(name)})" if name in readers else "")))
+        about = "; ".join(proposal(name) + read(name))
+        rows.append((name not in readers, text + (f" ({about})" if about else "")))
     return [text for _, text in sorted(rows)]
 
 
 def readers(tree, names):
     """The packages of the manager that read each gate."""
     found = {}
-    for path in tree.files(MANAGER):
+    for path in tree.files((*MANAGER, *ASKING)):
         if not path.endswith("_test.go"):
-            for name in set(re.findall(r"\bfeatures\.(\w+)\b", tree.read(path))) & names:
-                found.setdefault(name, set()).add(os.path.dirname(path).replace("pkg/controller/", ""))
+            text = tree.read(path)
+            asked = re.findall(r"\bEnabled\((\w+)\)", text)
+            if path not in GATES:
+                # The package of the gates has several names, such as `features` and `clientgofeaturegate`.
+                asked += re.findall(r"\b\w*[fF]eature\w*\.(\w+)", text)
+            for name in set(asked) & names:
+                found.setdefault(name, set()).add(re.sub("^(pkg/controller|staging/src/k8s.io)/", "", os.path.dirname(path)))
     return {name: sorted(packages) for name, packages in found.items()}
 
 
@@ -278,7 +310,7 @@ def main():
     before, after = gates(old), gates(new)
     parts = (
         ("Controllers", changed(controllers(old), controllers(new))),
-        ("Feature gates", gate_lines(before, after, readers(new, set(after)))),
+        ("Feature gates", gate_lines(before, after, readers(new, set(after)), proposals(new))),
         ("Flags", changed(flags(old), flags(new))),
         ("Metrics", metric_lines(metrics(old), metrics(new))),
         ("Fields of the API", field_lines(fields(old), fields(new))),

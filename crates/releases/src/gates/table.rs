@@ -5,7 +5,8 @@
 //! `staging/src/k8s.io/{apiserver,apiextensions-apiserver,client-go,cloud-provider,component-base,controller-manager}`,
 //! each in the branches of these releases.
 //!
-//! The lines of 1.37 come from the same files of 23 July 2026, the day of its code freeze.
+//! The lines of 1.37 come from the same files of 23 July 2026, the day of its code freeze. Three come from its release
+//! notes of 13 August: `DRAWorkloadResourceClaims`, `HostnameOverride` and `PodLevelResourceManagers`.
 
 use super::{Gate, Spec, Stage};
 
@@ -161,7 +162,7 @@ pub(super) const GATES: &[Gate] = &[
     gate("DRAResourceClaimGranularStatusAuthorization", &[beta(36, ON)]),
     gate("DRAResourcePoolStatus", &[alpha(36, OFF)]),
     gate("DRASchedulerFilterTimeout", &[beta(34, ON)]),
-    gate("DRAWorkloadResourceClaims", &[alpha(36, OFF)]),
+    gate("DRAWorkloadResourceClaims", &[alpha(36, OFF), beta(37, OFF)]),
     gate("DeclarativeValidation", &[beta(0, ON), stable(36, ON).locked()]),
     gate("DeclarativeValidationBeta", &[beta(36, ON)]),
     gate("DeclarativeValidationTakeover", &[beta(0, OFF), deprecated(36, OFF), deprecated(37, OFF).locked()]),
@@ -193,7 +194,7 @@ pub(super) const GATES: &[Gate] = &[
     gate("HPAOptimizedSelectorStore", &[beta(37, ON)]),
     gate("HPAScaleToZero", &[alpha(0, OFF), beta(37, ON)]),
     gate("HonorPVReclaimPolicy", &[stable(0, ON).locked()]).until(36),
-    gate("HostnameOverride", &[alpha(34, OFF), beta(35, ON)]),
+    gate("HostnameOverride", &[alpha(34, OFF), beta(35, ON), stable(37, ON).locked()]),
     gate("HugepageAwareEviction", &[beta(37, ON)]),
     gate("ImageMaximumGCAge", &[beta(0, ON), stable(35, ON).locked()]),
     gate("ImageVolume", &[beta(0, OFF), beta(35, ON), stable(36, ON).locked()]),
@@ -271,7 +272,7 @@ pub(super) const GATES: &[Gate] = &[
     gate("PodDisruptionConditions", &[stable(0, ON).locked()]).until(34),
     gate("PodGroupPreemptionPolicy", &[alpha(37, OFF)]),
     gate("PodIndexLabel", &[stable(0, ON).locked()]).until(35),
-    gate("PodLevelResourceManagers", &[alpha(36, OFF), beta(37, ON)]),
+    gate("PodLevelResourceManagers", &[alpha(36, OFF), beta(37, OFF)]),
     gate("PodLevelResources", &[alpha(0, OFF), beta(34, ON)]),
     gate("PodLevelResourcesFixDefaulting", &[beta(37, ON)]),
     gate("PodLevelResourcesFixKubeletQOSClass", &[beta(37, ON)]),

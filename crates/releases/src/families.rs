@@ -102,7 +102,10 @@ pub const FAMILIES: &[FamilySpan] = &[
     since(36, "rest_client_transport_cert_rotation_gc_calls_total", "#136355"),
     beta(36, "running_managed_controllers", "#136154"),
     since(37, "statefulset_controller_stale_sync_skips_total", "#138451"),
+    since(35, "statefulset_controller_statefulset_max_unavailable", "#130951"),
+    since(35, "statefulset_controller_statefulset_unavailable_replicas", "#130951"),
     beta(37, "storage_operation_duration_seconds", "#136189"),
+    since(34, "version_info", "#131842"),
     since(36, "volume_operation_errors_total", "#136399"),
     until(36, "volume_operation_total_errors", "#136399"),
     beta(37, "volume_operation_total_seconds", "#136189"),
@@ -149,6 +152,11 @@ mod tests {
                 "ALPHA ALPHA ALPHA ALPHA BETA",
             ),
             ("informer_queued_items", "- - - yes yes"),
+            ("version_info", "- yes yes yes yes"),
+            (
+                "statefulset_controller_statefulset_max_unavailable",
+                "- - yes yes yes",
+            ),
             (autoscalers, "- - yes yes yes"),
             (
                 "resourceclaim_controller_resource_claims",

@@ -15,13 +15,15 @@ pub struct UnknownController(pub String);
 #[derive(Debug, Clone)]
 pub struct ControllerRegistry {
     descriptors: Vec<Descriptor>,
+    /// Whether `--controllers` decides about the token controller, too.
+    is_token_controller_optional: bool,
 }
 
 /// The result of evaluating `--controllers`.
 #[derive(Debug, Clone, Default)]
 pub struct Selection {
-    /// The token controller, if the table has it. `--controllers` does not decide about it: it runs
-    /// if there is a private key, and is built before all others.
+    /// The token controller, if the table has it. It runs if there is a private key, and is built before all others.
+    /// `--controllers` decides about it up to 1.34 only.
     pub tokens: Option<Descriptor>,
     /// Other controllers to run, in the order of the table.
     pub enabled: Vec<Descriptor>,
@@ -102,6 +104,7 @@ impl ControllerRegistry {
     pub fn builtin() -> Self {
         Self {
             descriptors: steersman_controllers::ALL.to_vec(),
+            ..Self::empty()
         }
     }
 
@@ -109,6 +112,7 @@ impl ControllerRegistry {
     pub fn empty() -> Self {
         Self {
             descriptors: Vec::new(),
+            is_token_controller_optional: false,
         }
     }
 
@@ -134,6 +138,7 @@ impl ControllerRegistry {
         at_release
             .descriptors
             .retain(|descriptor| release.has_controller(descriptor.name));
+        at_release.is_token_controller_optional = !release.runs_token_controller_always();
         at_release
     }
 
@@ -218,9 +223,12 @@ impl ControllerRegistry {
         };
         let has_gate = |name: &str| gates_of(name).iter().all(|gate| is_on(gate));
         for descriptor in &self.descriptors {
-            if descriptor.name == TOKENS {
+            let is_selected =
+                decided(descriptor.name).unwrap_or(star && descriptor.enabled_by_default);
+            let is_tokens = descriptor.name == TOKENS;
+            if is_tokens && (is_selected || !self.is_token_controller_optional) {
                 selection.tokens = Some(*descriptor);
-            } else if !decided(descriptor.name).unwrap_or(star && descriptor.enabled_by_default) {
+            } else if !is_selected {
                 selection.disabled.push(descriptor.name);
             } else if has_gate(descriptor.name) {
                 selection.enabled.push(*descriptor);
@@ -460,6 +468,30 @@ mod tests {
                     .chain(enabled)
                     .any(|name| name == TOKENS)
             );
+        }
+    }
+
+    #[test]
+    fn the_list_turns_the_token_controller_off_up_to_1_34() {
+        let registry = registry().with(controller(TOKENS, &["serviceaccount-token"], true));
+        // (list, runs up to 1.34)
+        let cases = [
+            ("*", true),
+            ("*,-serviceaccount-token", false),
+            ("deployment", false),
+            ("serviceaccount-token", true),
+        ];
+        for (list, runs) in cases {
+            for release in Release::known() {
+                let selection = registry.at(release).select(&items(list), |_| true).unwrap();
+                let expected = runs || release.minor() >= 35;
+                assert_eq!(selection.tokens.is_some(), expected, "{list} in {release}");
+                let is_told = selection
+                    .notices()
+                    .iter()
+                    .any(|line| line.controller == TOKENS);
+                assert_eq!(is_told, !expected, "{list} in {release}");
+            }
         }
     }
 

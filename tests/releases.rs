@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use steersman_releases::{
-    ADDED, Effect, FAMILIES, FLAGS, GATED, Gate, READ, Release, SERVED_SINCE, Spec, Stage, source,
+    ADDED, BEHAVIOURS, Effect, FAMILIES, FLAGS, GATED, Gate, READ, Release, SERVED_SINCE, Spec,
+    Stage, source,
 };
 use steersman_values::resource::SERVED_DIFFERENTLY;
 
@@ -142,6 +143,20 @@ fn the_page_lists_the_controllers_of_some_releases() {
         writeln!(table, " {} | {} |", shown.join(", "), changes.join(", ")).unwrap();
     }
     keep_part(PAGE, "controllers", &table);
+}
+
+#[test]
+fn the_page_lists_the_behaviour_of_some_releases() {
+    let mut table = heads("behaviour", &[CHANGE]);
+    for row in BEHAVIOURS {
+        write!(table, "| {} |", row.text).unwrap();
+        for release in releases() {
+            let text = if row.is_of(release) { "yes" } else { "-" };
+            write!(table, " {text} |").unwrap();
+        }
+        writeln!(table, " {} |", row.change).unwrap();
+    }
+    keep_part(PAGE, "behaviour", &table);
 }
 
 #[test]

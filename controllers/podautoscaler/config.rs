@@ -45,6 +45,10 @@ pub(super) struct Config {
     /// Gate `PodLevelResources`. With it, the requests of a pod as a whole count in place of those of its
     /// containers.
     pub(super) has_pod_level_resources: bool,
+    /// Whether a pod without the container of a metric is an error. Older releases count a request of zero for it.
+    pub(super) requires_containers: bool,
+    /// Whether the use of memory has binary suffixes. Older releases write decimal ones.
+    pub(super) has_binary_suffixes: bool,
 }
 
 /// When CPU samples of starting pods count. Other resources have no such rule: a starting pod uses its normal
@@ -98,6 +102,8 @@ impl Config {
                 && ctx.features.is_on(features::HPA_SCALE_TO_ZERO),
             guards_zero: ctx.release.guards_targets_at_zero(),
             has_pod_level_resources: ctx.features.is_on(features::POD_LEVEL_RESOURCES),
+            requires_containers: ctx.release.requires_containers_of_metrics(),
+            has_binary_suffixes: ctx.release.reports_memory_with_binary_suffixes(),
         })
     }
 }

@@ -350,15 +350,17 @@ impl Subject<'_> {
         if let Some(value) = target.average_value.0 {
             let target = value.milli_value();
             let found = by_value(current, target, tolerances, &groups, samples)?;
-            return Ok((found.replicas, status::of_resource(resource, found.value)));
+            let is_binary = self.config.has_binary_suffixes;
+            let value = status::of_resource(resource, found.value, is_binary);
+            return Ok((found.replicas, value));
         }
         // The check above has excluded an absent target.
         let percent = target.average_utilization.unwrap_or_default();
-        let has_pod_level = self.config.has_pod_level_resources;
         // Requests are read only after samples are found, as upstream: a missing request is reported last.
-        let requests = || requests(&pods, container, resource, has_pod_level);
+        let requests = || requests(&pods, container, resource, self.config);
         let found = by_utilization(current, percent, tolerances, &groups, samples, requests)?;
-        let value = status::of_utilization(resource, found.value);
+        let is_binary = self.config.has_binary_suffixes;
+        let value = status::of_utilization(resource, found.value, is_binary);
         Ok((found.replicas, value))
     }
 

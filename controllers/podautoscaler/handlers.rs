@@ -89,6 +89,8 @@ mod tests {
             scales_to_zero: is_new,
             guards_zero: true,
             has_pod_level_resources: true,
+            requires_containers: true,
+            has_binary_suffixes: true,
         }
     }
 

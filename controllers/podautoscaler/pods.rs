@@ -13,7 +13,7 @@ use steersman_helpers::scheduling::amounts::{self, is_of_pods};
 use steersman_objects::{Phase, Pod};
 use steersman_values::quantity::Quantity;
 
-use super::config::Readiness;
+use super::config::{Config, Readiness};
 use super::problem::{CalculationError, Problem};
 
 /// The resource whose samples depend on the readiness of the pod.
@@ -143,9 +143,10 @@ pub(super) fn requests(
     pods: &[Arc<Pod>],
     container: &str,
     resource: &str,
-    has_pod_level: bool,
+    config: &Config,
 ) -> Result<Requests, CalculationError> {
     let request = |pod: &Arc<Pod>| {
+        let has_pod_level = config.has_pod_level_resources;
         let of_pod = container.is_empty() && has_pod_level && is_of_pod_level(pod);
         let amount = if of_pod {
             // Overhead of the runtime class counts here, as in `PodRequests` of upstream's helpers.
@@ -156,7 +157,10 @@ pub(super) fn requests(
             };
             all.get(resource).ok_or_else(missing)?
         } else {
-            of_containers(pod, container, resource)?
+            match of_containers(pod, container, resource) {
+                Err(Problem::NoContainer { .. }) if !config.requires_containers => 0,
+                amount => amount?,
+            }
         };
         Ok((Arc::clone(&pod.meta.name), amount))
     };

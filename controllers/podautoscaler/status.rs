@@ -149,10 +149,10 @@ pub(super) fn no_metric() -> Value {
     json!({"type": ""})
 }
 
-/// The current value of a resource. Memory has binary suffixes, as in metrics-server. `average` is in
+/// The current value of a resource. With `is_binary`, memory has binary suffixes, as in metrics-server. `average` is in
 /// thousandths. Upstream: `buildQuantity`.
-pub(super) fn of_resource(resource: &str, average: i64) -> Value {
-    let quantity = if resource == "memory" {
+pub(super) fn of_resource(resource: &str, average: i64, is_binary: bool) -> Value {
+    let quantity = if is_binary && resource == "memory" {
         Quantity::milli_binary(average)
     } else {
         Quantity::milli(average)
@@ -161,8 +161,8 @@ pub(super) fn of_resource(resource: &str, average: i64) -> Value {
 }
 
 /// The current use of a resource. The percentage is that of the requests.
-pub(super) fn of_utilization(resource: &str, used: Utilization) -> Value {
-    let mut value = of_resource(resource, used.average);
+pub(super) fn of_utilization(resource: &str, used: Utilization, is_binary: bool) -> Value {
+    let mut value = of_resource(resource, used.average, is_binary);
     value["averageUtilization"] = used.percent.into();
     value
 }
@@ -233,6 +233,23 @@ mod tests {
                 })
                 .collect();
             assert_eq!(all.join(", "), expected);
+        }
+    }
+
+    #[test]
+    fn memory_has_binary_suffixes_since_1_34() {
+        let mebibytes = 10 * 1024 * 1024 * 1000;
+        // (resource, thousandths, decimal, binary)
+        let cases = [
+            ("memory", mebibytes, "10485760", "10Mi"),
+            ("memory", 3_000_000, "3k", "3000"),
+            ("cpu", 250, "250m", "250m"),
+        ];
+        for (resource, average, decimal, binary) in cases {
+            for (is_binary, expected) in [(false, decimal), (true, binary)] {
+                let value = of_resource(resource, average, is_binary);
+                assert_eq!(value["averageValue"], expected, "{resource} {average}");
+            }
         }
     }
 

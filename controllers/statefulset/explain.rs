@@ -77,6 +77,7 @@ pub(crate) fn explain(world: &World, doc: &Doc, answer: &mut Explanation) {
         slots: &slots,
         claims: &claim,
         update_revision: &status.update_revision,
+        seconds_to_available: set.spec.min_ready_seconds,
         now: world.now,
     };
     // The view of a pod lacks the parts that an explanation shows.

@@ -136,11 +136,15 @@ impl<'a> Slots<'a> {
     }
 
     /// The condemned pod that is unavailable and has the lowest ordinal, if all slots have
-    /// available pods. Ordered deletion waits for all other unavailable pods.
+    /// available pods. Ordered deletion waits for all other unavailable pods. Pods are available after `seconds` of
+    /// readiness.
     ///
     /// Upstream: `firstUnavailablePod` in `updateStatefulSet`, as far as condemned pods need it.
-    pub(super) fn first_unavailable_condemned(&self, now: Timestamp) -> Option<&Arc<Pod>> {
-        let seconds = self.set.spec.min_ready_seconds;
+    pub(super) fn first_unavailable_condemned(
+        &self,
+        seconds: i32,
+        now: Timestamp,
+    ) -> Option<&Arc<Pod>> {
         if self.iter().any(|slot| slot.is_unavailable(seconds, now)) {
             return None;
         }
@@ -337,7 +341,7 @@ mod tests {
         assert_eq!(slots.len(), i64::from(i32::MAX));
         assert!(
             slots
-                .first_unavailable_condemned(Timestamp::UNIX_EPOCH)
+                .first_unavailable_condemned(0, Timestamp::UNIX_EPOCH)
                 .is_none()
         );
         let last = slots.down_to(0).next().unwrap();

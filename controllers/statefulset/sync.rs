@@ -207,6 +207,15 @@ impl StatefulSetController {
         Ok(is_on)
     }
 
+    /// Upstream: `isUnavailable` and, in 1.33, `isHealthy`.
+    fn seconds_to_available(&self, set: &StatefulSet) -> i32 {
+        if self.release.awaits_available_pods_of_stateful_sets() {
+            set.spec.min_ready_seconds
+        } else {
+            0
+        }
+    }
+
     /// The pods that may be unavailable during a rolling update. `None` while the gate is off. The field is
     /// ignored while the gate is off, even if it is set.
     fn max_unavailable(&self, set: &StatefulSet) -> Result<Option<i64>, PercentError> {
@@ -395,6 +404,7 @@ impl Work<'_> {
             slots: &slots,
             claims: &claims,
             update_revision: &chosen.update.meta.name,
+            seconds_to_available: controller.seconds_to_available(set),
             now: self.now,
         };
         let names = Names {

@@ -65,6 +65,7 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     let syncer = PolicyStatus {
         mapper: RestMapper::new(client.clone()),
         schemas: Schemas::new(client.clone()),
+        declares_params_without_schema: ctx.release.declares_params_without_schema(),
         client,
         cache: keyed.tracked(&policies),
     };

@@ -57,6 +57,8 @@ pub(super) struct PolicyStatus {
     pub(super) client: ApiClient,
     pub(super) mapper: RestMapper,
     pub(super) schemas: Schemas,
+    /// Whether parameters of a kind without a schema are dynamic. Older releases do not declare them.
+    pub(super) declares_params_without_schema: bool,
     pub(super) cache: TrackedCache,
 }
 
@@ -116,13 +118,14 @@ impl PolicyStatus {
         if kinds.is_empty() {
             return Ok(Vec::new());
         }
-        // A kind without a schema has dynamic parameters. Upstream: `paramsGVK`.
         let param_kind = spec.param_kind.as_ref().and_then(of_params);
         let mut wanted = kinds.clone();
         wanted.extend(param_kind.clone());
         let types = self.schemas.types_of(wanted).await;
         let mut types = types.map_err(SyncError::Schemas)?;
-        let params = param_kind.map(|kind| types.get(&kind).cloned().unwrap_or(Type::Dyn));
+        // Upstream: `hasParams` in `typechecking.go`.
+        let undeclared = self.declares_params_without_schema.then_some(Type::Dyn);
+        let params = param_kind.and_then(|kind| types.get(&kind).cloned().or(undeclared));
         // The kind of the parameters is checked itself only if a rule names it.
         types.retain(|kind, _| kinds.contains(kind));
         Ok(warnings(spec, &types, params.as_ref()))

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 use steersman_devcluster::faults::{Matcher, internal_error};
 use steersman_devcluster::status::Status;
+use steersman_releases::Release;
 
 use super::DESCRIPTOR;
 use crate::testing::world::World;
@@ -196,6 +197,27 @@ async fn parameters_and_custom_kinds_have_types() {
     );
     assert!(found[1].1.contains("undefined field 'colour'"));
     assert!(found[1].1.starts_with("shop.io/v1, Kind=Cart: "));
+}
+
+/// Upstream: `hasParams` in `typechecking.go`.
+#[tokio::test(start_paused = true)]
+async fn parameters_without_a_schema_are_undeclared_up_to_1_35() {
+    for (minor, warnings) in [(34, 1), (35, 1), (36, 0), (37, 0)] {
+        let mut world = World::bare().await;
+        world
+            .restart_with(&[DESCRIPTOR], |mut context| {
+                context.release = Release::of_minor(minor);
+                context
+            })
+            .await;
+        let mut policy = policy("apps", &["deployments"], &["params.limit == 1"]);
+        policy["spec"]["paramKind"] = json!({"apiVersion": "shop.io/v1", "kind": "Limit"});
+        let found = world.warnings_of(policy).await;
+        assert_eq!(found.len(), warnings, "1.{minor}: {found:?}");
+        for (_, text) in found {
+            assert!(text.contains("undeclared reference to 'params'"), "{text}");
+        }
+    }
 }
 
 /// A stale result would hide the warnings of a policy that replaces the checked one.

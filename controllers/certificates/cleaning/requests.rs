@@ -40,10 +40,23 @@ const DECIDED: Duration = Duration::from_secs(3600);
 /// Age of a request that waits for its approval or its certificate. Upstream: `pendingExpiration`.
 const WAITING: Duration = Duration::from_secs(24 * 3600);
 
+/// The reason that is the last one to be looked for, so that another one has precedence.
+const NOT_ISSUED: &str = "approved and not issued";
+
 fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
+    let due = if ctx.release.cleans_approved_requests_without_certificate() {
+        due
+    } else {
+        due_until_1_34
+    };
     Ok(Box::new(Cleaner::<CertificateSigningRequest>::new(
         ctx, IDENTITY, PAUSE, due,
     )))
+}
+
+/// The same as [`due`], apart from approved requests without a certificate, which stay.
+fn due_until_1_34(csr: &CertificateSigningRequest, now: Timestamp) -> Option<&'static str> {
+    due(csr, now).filter(|reason| *reason != NOT_ISSUED)
 }
 
 /// The reason to delete `csr` at `now`.
@@ -81,7 +94,7 @@ fn due(csr: &CertificateSigningRequest, now: Timestamp) -> Option<&'static str> 
         Some("certificate expired")
     } else if !is_issued && has("Approved", WAITING) {
         // Upstream: `isApprovedUnissuedPastDeadline`. The signer may be off or unknown.
-        Some("approved and not issued")
+        Some(NOT_ISSUED)
     } else {
         None
     }

@@ -7,6 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use steersman_devcluster::definitions::definition;
 use steersman_devcluster::faults::{Matcher, internal_error};
+use steersman_releases::Release;
 
 use super::{pods, requests};
 use crate::certificates::testing::{
@@ -169,6 +170,30 @@ async fn cleaner_with_approved_expired_csr() {
     tokio::time::sleep(MINUTE).await;
     for (index, (case, .., deleted)) in cases.iter().enumerate() {
         assert_eq!(world.has(&format!("c{index}")), !deleted, "{case}");
+    }
+}
+
+/// Upstream: `isApprovedUnissuedPastDeadline`.
+#[tokio::test(start_paused = true)]
+async fn approved_requests_without_a_certificate_stay_up_to_1_34() {
+    for (minor, stays) in [(33, true), (34, true), (35, false), (36, false)] {
+        let mut world = World::bare().await;
+        for (name, kind) in [("approved", "Approved"), ("denied", "Denied")] {
+            let mut request = csr(name, KUBELET_CLIENT, &CLIENT_USAGES, &of_kubelet());
+            let mut condition = condition(kind);
+            condition["lastUpdateTime"] = ago(1500);
+            request["status"]["conditions"] = json!([condition]);
+            world.cluster.load(request).unwrap();
+        }
+        world
+            .restart_with(&[requests::DESCRIPTOR], |mut context| {
+                context.release = Release::of_minor(minor);
+                context
+            })
+            .await;
+        tokio::time::sleep(MINUTE).await;
+        assert_eq!(world.has("approved"), stays, "1.{minor}");
+        assert!(!world.has("denied"), "1.{minor}");
     }
 }
 

@@ -9,9 +9,9 @@ use steersman_values::label_selector::LabelSelector;
 
 use super::computed::int;
 use super::fake::{Fake, autoscaler, cases, now, unit_cases};
-use crate::podautoscaler::config::Readiness;
+use crate::podautoscaler::config::{Config, Readiness};
 use crate::podautoscaler::evaluate::Subject;
-use crate::podautoscaler::pods::Groups;
+use crate::podautoscaler::pods::{Groups, requests};
 use crate::podautoscaler::status;
 
 /// The metric of a case of the calculator, and the answers of its server.
@@ -178,7 +178,7 @@ pub(super) async fn check_size(case: &Value) {
             let resource = input["resource"].as_str().unwrap_or_default();
             let milli = |field: &str| expected[field].as_i64();
             let wanted = match milli("averageValueMilli").or(milli("statusValueMilli")) {
-                Some(milli) => status::of_resource(resource, milli)["averageValue"].clone(),
+                Some(milli) => status::of_resource(resource, milli, true)["averageValue"].clone(),
                 None => Value::Null,
             };
             let value = [&shown["averageValue"], &shown["value"]];
@@ -192,6 +192,36 @@ pub(super) async fn check_size(case: &Value) {
             let wanted = wanted.unwrap_or_else(|| panic!("{name}: {found}"));
             assert!(found.contains(wanted), "{name}: {found} contains {wanted}");
         }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_without_the_container_of_a_metric_requests_nothing_up_to_1_34() {
+    let fake = Fake::new(&Value::Null, &Value::Null);
+    let pod = |name: &str, container: &str| json!({"name": name, "phase": "Running", "containers": [{"name": container, "requests": {"cpu": "1"}}]});
+    let pods = json!([pod("p0", "main"), pod("p1", "old")]);
+    let sources = fake.sources(&pods);
+    let selector = LabelSelector::parse("app=web").unwrap();
+    let pods = sources.pods.matching("ns", &selector);
+    // (whether the release requires the container, container, requests or error)
+    let cases = [
+        (false, "main", "p0=1000 p1=0"),
+        (false, "ghost", "p0=0 p1=0"),
+        (true, "main", "container main not found in Pod p1"),
+    ];
+    for (requires_containers, container, expected) in cases {
+        let config = Config {
+            requires_containers,
+            ..fake.config()
+        };
+        let found = match requests(&pods, container, "cpu", &config) {
+            Ok(found) => {
+                let all = found.iter().map(|(pod, milli)| format!("{pod}={milli}"));
+                all.collect::<Vec<_>>().join(" ")
+            }
+            Err(error) => error.to_string(),
+        };
+        assert_eq!(found, expected, "{container}");
     }
 }
 

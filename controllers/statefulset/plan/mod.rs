@@ -20,7 +20,7 @@ use steersman_objects::{
 use super::claims;
 use super::identity::{identity_matches, ordinal, storage_matches};
 use super::retention::{Owners, PodIdentity};
-use super::slots::{Side, Slot, Slots};
+use super::slots::{Side, Slot, Slots, is_unavailable};
 use super::status::{is_running_and_ready, revision};
 
 /// Finds a cached claim of the set's namespace by name. It reads the cache; `explain.rs` gives one over
@@ -92,6 +92,8 @@ pub(super) struct Plan<'a> {
     pub(super) claims: &'a Claims<'a>,
     /// Name of the update revision. Pods with another label value are outdated.
     pub(super) update_revision: &'a str,
+    /// Seconds after which a ready pod is available to updates and scale-downs. 1.33 does not wait.
+    pub(super) seconds_to_available: i32,
     pub(super) now: Timestamp,
 }
 
@@ -107,7 +109,8 @@ impl Plan<'_> {
     /// Each returned loop starts only after the one before was taken to its end.
     pub(super) fn loops(&self) -> [Box<dyn Iterator<Item = Turn> + Send + '_>; 3] {
         // Decided before any write, as upstream: the first unavailable pod of the whole set.
-        let first_unavailable = self.slots.first_unavailable_condemned(self.now);
+        let seconds = self.seconds_to_available;
+        let first_unavailable = self.slots.first_unavailable_condemned(seconds, self.now);
         let condemned = || self.slots.condemned.iter();
         [
             Box::new(self.slots.iter().map(|slot| self.slot(&slot))),
@@ -199,7 +202,7 @@ impl Plan<'_> {
                 if let Some(pod) = slot.pod().filter(|pod| is_outdated(pod)) {
                     return vec![Arc::clone(pod)];
                 }
-                if slot.is_unavailable(self.set.spec.min_ready_seconds, self.now) {
+                if slot.is_unavailable(self.seconds_to_available, self.now) {
                     break;
                 }
             }
@@ -234,8 +237,9 @@ impl Plan<'_> {
 
     /// The number of slots without an available pod. A missing pod counts, and a condemned one does not.
     pub(super) fn unavailable(&self) -> i64 {
-        let is_unavailable = |pod: &&Arc<Pod>| pod.meta.is_terminating() || !self.is_available(pod);
-        let available = self.slots.occupied().filter(|pod| !is_unavailable(pod));
+        let seconds = self.seconds_to_available;
+        let is_available = |pod: &&Arc<Pod>| !is_unavailable(pod, seconds, self.now);
+        let available = self.slots.occupied().filter(is_available);
         self.slots.len() - i64::try_from(available.count()).unwrap_or(i64::MAX)
     }
 

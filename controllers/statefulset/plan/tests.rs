@@ -61,6 +61,18 @@ fn decided_with(
     claims: &[(String, Arc<PersistentVolumeClaim>)],
     limit: Option<Limit>,
 ) -> Vec<String> {
+    let seconds = set.clone().build().spec.min_ready_seconds;
+    decided_after(seconds, set, pods, claims, limit)
+}
+
+/// The same, with pods that are available to updates and scale-downs after `seconds_to_available`.
+fn decided_after(
+    seconds_to_available: i32,
+    set: &StatefulSetBuilder,
+    pods: Vec<PodBuilder>,
+    claims: &[(String, Arc<PersistentVolumeClaim>)],
+    limit: Option<Limit>,
+) -> Vec<String> {
     let set = set.clone().build();
     let pods: Vec<_> = pods.into_iter().map(|pod| Arc::new(pod.build())).collect();
     let slots = Slots::new(&set, &pods);
@@ -70,6 +82,7 @@ fn decided_with(
         slots: &slots,
         claims: &|name| claims.get(name).cloned(),
         update_revision: "new",
+        seconds_to_available,
         now: Timestamp::from_second(NOW).unwrap(),
     };
     let text = |action: Action| match action {
@@ -307,6 +320,70 @@ fn ordered_sets_act_on_one_pod_at_a_time() {
     ];
     for (why, set, pods, expected) in cases {
         assert_eq!(decided(&set, pods, &[], None), expected, "{why}");
+    }
+}
+
+/// Upstream: `isUnavailable`, and `isHealthy` of 1.33.
+#[test]
+fn updates_and_scale_downs_wait_for_availability_since_1_34() {
+    let young = |name: &str, revision: &str| of(name, revision).ready_since(NOW - 9);
+    let healthy = |name: &str| of(name, "new").ready_since(0);
+    let slow = |set: StatefulSetBuilder| set.spec("minReadySeconds", 10);
+    let old = of("web-0", "old").ready_since(0);
+    let limit = Some(Limit {
+        max_unavailable: 1,
+        spares_unavailable: false,
+    });
+    let updated = || vec![old.clone(), young("web-1", "new")];
+    let condemned = || vec![healthy("web-0"), young("web-1", "new")];
+    // (why, set, pods, limit, actions in 1.33, actions since 1.34)
+    let cases: [(
+        &str,
+        StatefulSetBuilder,
+        Vec<PodBuilder>,
+        Option<Limit>,
+        &[&str],
+        &[&str],
+    ); 4] = [
+        (
+            "an update of a parallel set",
+            parallel(2),
+            updated(),
+            None,
+            &["update web-0"],
+            &[],
+        ),
+        (
+            "the same with a limit",
+            parallel(2),
+            updated(),
+            limit,
+            &["update web-0"],
+            &[],
+        ),
+        (
+            "an ordered set waits in any case",
+            web(2),
+            updated(),
+            None,
+            &[],
+            &[],
+        ),
+        (
+            "a condemned pod of an ordered set",
+            web(1),
+            condemned(),
+            None,
+            &[],
+            &["delete web-1"],
+        ),
+    ];
+    for (why, set, pods, limit, in_1_33, later) in cases {
+        let set = slow(set);
+        for (seconds, expected) in [(0, in_1_33), (10, later)] {
+            let found = decided_after(seconds, &set, pods.clone(), &[], limit);
+            assert_eq!(found, expected, "{why}, {seconds} s");
+        }
     }
 }
 

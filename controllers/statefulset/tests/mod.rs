@@ -11,6 +11,7 @@ mod takeover;
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
+use steersman_releases::Release;
 
 use super::DESCRIPTOR;
 use crate::testing::world::World;
@@ -364,6 +365,37 @@ async fn min_ready_seconds_delay_the_next_pod() {
             counters(&world.set_status())[2] == 1
         })
         .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn updates_of_parallel_sets_wait_for_availability_since_1_34() {
+    for (minor, waited) in [(33, 0..=2), (34, 9..=11), (36, 9..=11)] {
+        let mut world = World::bare().await;
+        world
+            .restart_with(&[DESCRIPTOR], |mut context| {
+                context.release = Release::of_minor(minor);
+                context
+            })
+            .await;
+        world
+            .create(with(parallel(web(2)), "minReadySeconds", json!(10)))
+            .await;
+        world.make_pods_ready().await;
+        world.a_minute().await;
+        world.roll_set_to("v2").await;
+        let is_new = |pod: &str| {
+            world
+                .pod_images()
+                .get(pod)
+                .is_some_and(|image| image == "v2")
+        };
+        world.until("web-1 is new", |_| is_new("web-1")).await;
+        world.make_ready("web-1").await;
+        let since = world.clock.now();
+        world.until("web-0 is new", |_| is_new("web-0")).await;
+        let found = world.clock.now().duration_since(since).as_secs();
+        assert!(waited.contains(&found), "1.{minor}: {found} s");
+    }
 }
 
 #[tokio::test(start_paused = true)]

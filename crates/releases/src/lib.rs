@@ -1,11 +1,12 @@
 //! The differences between the releases of Kubernetes that Steersman can equal.
 //!
 //! This crate is data, and questions about it. `Release` -> gates, their effects and sources, controllers, served
-//! resources, flags, families of metrics. [`follow`] chooses the release from the versions of the API servers, and a user names
-//! one in the form that [`FromStr`](std::str::FromStr) reads. docs/releases.md shows the tables.
+//! resources, flags, families of metrics, other behaviour. [`follow`] chooses the release from the versions of the API
+//! servers, and a user names one in the form that [`FromStr`](std::str::FromStr) reads. docs/releases.md shows the tables.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::type_complexity))]
 
+mod behaviours;
 mod controllers;
 mod effects;
 mod families;
@@ -17,6 +18,7 @@ mod release;
 mod resources;
 mod sources;
 
+pub use behaviours::{BEHAVIOURS, Behaviour};
 pub use controllers::{ADDED, GATED, gates_of};
 pub use effects::{Effect, READ, effect};
 pub use families::{FAMILIES, FamilySpan};

@@ -156,6 +156,40 @@ impl Release {
         self >= Self::of_minor(37)
     }
 
+    /// Whether updates and scale-downs of a StatefulSet wait until ready pods are available, by `minReadySeconds`. 1.33
+    /// takes ready pods for healthy. Since kubernetes#130909.
+    pub fn awaits_available_pods_of_stateful_sets(self) -> bool {
+        self >= Self::of_minor(34)
+    }
+
+    /// Whether autoscalers report the use of memory with binary suffixes, such as `Mi`. Since kubernetes#132351.
+    pub fn reports_memory_with_binary_suffixes(self) -> bool {
+        self >= Self::of_minor(34)
+    }
+
+    /// Whether a pod without the container of a metric is an error of the autoscaler. Older releases count a request of
+    /// zero for it. Since kubernetes#133415.
+    pub fn requires_containers_of_metrics(self) -> bool {
+        self >= Self::of_minor(35)
+    }
+
+    /// Whether approved CertificateSigningRequests without a certificate are deleted after a day. Since
+    /// kubernetes#133116.
+    pub fn cleans_approved_requests_without_certificate(self) -> bool {
+        self >= Self::of_minor(35)
+    }
+
+    /// Whether serviceaccount-token-controller runs whatever `--controllers` says. Since kubernetes#132703.
+    pub fn runs_token_controller_always(self) -> bool {
+        self >= Self::of_minor(35)
+    }
+
+    /// Whether expressions of a ValidatingAdmissionPolicy may use parameters of a kind without a schema. Older releases
+    /// report `params` as an undeclared reference. Since 1.36, in `typechecking.go`.
+    pub fn declares_params_without_schema(self) -> bool {
+        self >= Self::of_minor(36)
+    }
+
     /// The version that the embedded API server of this release tells: the one that was held against
     /// a real server, or the first one of the release.
     pub fn git_version(self) -> String {

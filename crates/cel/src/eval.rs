@@ -22,6 +22,11 @@ pub trait Variables {
     fn computed(&self, _variable: &str, _field: &str) -> Option<Result<Val, Fail>> {
         None
     }
+
+    /// The value of every key that `map` lacks; `None` if such a key is an error.
+    fn default_in(&self, _map: &Arc<BTreeMap<Key, Val>>) -> Option<Val> {
+        None
+    }
 }
 
 /// Evaluates `expr`. `spent` grows by the cost, also after a failure; above `limit` the evaluation
@@ -174,24 +179,23 @@ impl<'a> Run<'a> {
         let found = match &from {
             Val::Map(map) => {
                 let escaped = || map.get(&Key::text(&reserved(field)?));
-                map.get(&Key::text(field)).or_else(escaped)
+                let found = map.get(&Key::text(field)).or_else(escaped);
+                found.cloned().or_else(|| self.variables.default_in(map))
             }
             Val::Constructed(object) => {
                 let found = object.fields.get(&Key::text(field));
                 if found.is_none() && form == Select::Value && !optional {
                     return Ok(absent(object, field));
                 }
-                found
+                found.cloned()
             }
             Val::Null => None,
             _ => return Err(Fail::no_overload()),
         };
         match (form, optional) {
             (Select::Test, _) => Ok(Val::Bool(found.is_some())),
-            (_, true) => Ok(Val::Optional(found.cloned().map(Arc::new))),
-            _ => found
-                .cloned()
-                .ok_or_else(|| Fail::new(format!("no such key: {field}"))),
+            (_, true) => Ok(Val::Optional(found.map(Arc::new))),
+            _ => found.ok_or_else(|| Fail::new(format!("no such key: {field}"))),
         }
     }
 
@@ -231,9 +235,27 @@ impl<'a> Run<'a> {
         });
         let overload = overload.ok_or_else(Fail::no_overload)?;
         let result = (overload.call)(&values);
+        let result = match &values[..] {
+            [Val::Map(map), _] if function.starts_with("_[") => self.or_default(map, result),
+            _ => result,
+        };
         let cost = cost::of_call(function, &values, result.as_ref().ok());
         self.charge(cost)?;
         result
+    }
+
+    /// The result of an index into `map`. A key that it lacks may have a value by default.
+    fn or_default(
+        &self,
+        map: &Arc<BTreeMap<Key, Val>>,
+        found: Result<Val, Fail>,
+    ) -> Result<Val, Fail> {
+        let default = || self.variables.default_in(map);
+        match found {
+            Ok(Val::Optional(None)) => Ok(Val::Optional(default().map(Arc::new))),
+            Err(fail) => default().ok_or(fail),
+            found => found,
+        }
     }
 
     /// `&&` and `||`: the result is known if one side has the value `decisive`, whatever happens

@@ -1,10 +1,11 @@
 //! The Common Expression Language with Kubernetes' libraries: rules of custom kinds, admission
-//! policies and match conditions.
+//! policies, match conditions and selectors of devices.
 //!
 //! source -> `lexer` -> `parser` (with `macros`) -> `check` -> [`Program`] -> `eval`
 //! OpenAPI schema -> [`declare`] -> types of variables
 //!
-//! The API server evaluates expressions. The controller of policies only checks their types.
+//! The API server evaluates expressions, and so does the controller of device taints for the releases whose rules have
+//! selectors. The controller of policies only checks their types.
 //!
 //! This is an implementation of its own, because no crate checks types, counts costs or has
 //! Kubernetes' functions. Without types a wrong rule would be accepted here and refused by a real
@@ -18,6 +19,7 @@ mod check;
 pub mod cost;
 pub mod declarations;
 pub mod declare;
+pub mod devices;
 mod estimate;
 mod eval;
 mod fail;

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::errors::{Errors, at, list, text};
 use super::resource_names::is_extended;
 use super::{formats, storage};
-use crate::cel::devices::{Refusal, check_selector};
+use crate::cel::devices::Selector;
 
 const REQUESTS: usize = 32;
 const CONSTRAINTS: usize = 32;
@@ -175,10 +175,12 @@ fn expression(field: String, expression: &str, errors: &mut Errors) {
     if expression.len() > EXPRESSION {
         return errors.too_long(field, EXPRESSION);
     }
-    match check_selector(expression) {
-        Ok(()) => {}
-        Err(Refusal::Invalid(why)) => errors.invalid(field, expression, why),
-        Err(Refusal::TooExpensive) => errors.forbidden(field, "too complex, exceeds cost limit"),
+    match Selector::compile(expression) {
+        Ok(selector) if selector.is_too_expensive() => {
+            errors.forbidden(field, "too complex, exceeds cost limit");
+        }
+        Ok(_) => {}
+        Err(why) => errors.invalid(field, expression, why),
     }
 }
 

@@ -8,27 +8,23 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use jiff::Timestamp;
-use steersman_objects::{DeviceTaintRule, Object, Pod, ResourceClaim, ResourceSlice};
+use steersman_objects::{DeviceTaintRule, Object, ObjectReference, Pod};
+use steersman_runtime::events::EventType;
 use steersman_runtime::informer::{Change, SharedInformer};
 use steersman_values::clock::saturating_since;
 
 use super::evictions::Effect;
+use super::patches::{Changes, Failure, Patches};
 use super::rules::{self, RuleRef, STATUS_PERIOD};
 use super::tracker::Tracker;
-use super::{Shared, Work};
+use super::{Caches, FAILED_EXPRESSION, Shared, Work};
 
 /// Adds the handlers.
 ///
 /// Each event of one type is applied in order. The lock makes all types agree on one state.
-pub(super) fn register(
-    shared: &Arc<Shared>,
-    claims: &SharedInformer<ResourceClaim>,
-    pods: &SharedInformer<Pod>,
-    slices: &SharedInformer<ResourceSlice>,
-    rules: Option<&SharedInformer<DeviceTaintRule>>,
-) {
+pub(super) fn register(shared: &Arc<Shared>, caches: &Caches) {
     let of_claims = Arc::clone(shared);
-    claims.add_handler(move |change| {
+    caches.claims.add_handler(move |change| {
         for (old, new) in steps(&change) {
             of_claims.apply(|tracker, now| {
                 let claims = tracker.devices.claim_changed(old, new, now);
@@ -37,7 +33,7 @@ pub(super) fn register(
         }
     });
     let of_pods = Arc::clone(shared);
-    pods.add_handler(move |change| {
+    caches.pods.add_handler(move |change| {
         // A pod may drop out of the filter only with its UID, so no record is left behind.
         // Most pods have no claims, and the list of claims is immutable.
         let has_claims = |pod: &&Arc<Pod>| !pod.spec.resource_claims.is_empty();
@@ -53,8 +49,35 @@ pub(super) fn register(
             }
         }
     });
+    if let (Some(published), Some(rules)) = (&caches.published, &caches.rules) {
+        patch(shared, published, |patches, (old, new)| {
+            patches.slice_changed(old, new)
+        });
+        patch(shared, rules, |patches, (old, new)| {
+            patches.rule_changed(old, new)
+        });
+        patch(shared, &caches.classes, |patches, (old, new)| {
+            patches.class_changed(old, new)
+        });
+    } else {
+        register_apart(shared, caches);
+    }
+    rewinds(shared, &caches.claims);
+    rewinds(shared, &caches.pods);
+    rewinds(shared, &caches.slices);
+    if let Some(rules) = &caches.rules {
+        rewinds(shared, rules);
+    }
+    if let Some(published) = &caches.published {
+        rewinds(shared, published);
+        rewinds(shared, &caches.classes);
+    }
+}
+
+/// Adds the handlers of slices, and of rules that act beside them.
+fn register_apart(shared: &Arc<Shared>, caches: &Caches) {
     let of_slices = Arc::clone(shared);
-    slices.add_handler(move |change| {
+    caches.slices.add_handler(move |change| {
         for (old, new) in steps(&change) {
             of_slices.apply(|tracker, now| {
                 let claims = tracker.devices.slice_changed(old, new, now);
@@ -62,7 +85,7 @@ pub(super) fn register(
             });
         }
     });
-    if let Some(rules) = rules {
+    if let Some(rules) = &caches.rules {
         let of_rules = Arc::clone(shared);
         rules.add_handler(move |change| {
             for (old, new) in steps(&change) {
@@ -70,22 +93,31 @@ pub(super) fn register(
             }
         });
     }
-    // The informers outlive the controller, and must not keep its records alive.
-    let rewound = || {
-        let shared = Arc::downgrade(shared);
-        move || {
-            if let Some(shared) = shared.upgrade() {
-                // Each cache reports its own rewind.
-                shared.history_went_back();
-            }
+}
+
+/// Adds a handler for changes that give slices other taints of rules.
+fn patch<T: Object>(
+    shared: &Arc<Shared>,
+    cache: &SharedInformer<T>,
+    apply: impl Fn(&mut Patches, Step<'_, T>) -> Changes + Send + Sync + 'static,
+) {
+    let shared = Arc::clone(shared);
+    cache.add_handler(move |change| {
+        for step in steps(&change) {
+            shared.patched(|patches| apply(patches, step));
         }
-    };
-    claims.on_rewind(rewound());
-    pods.on_rewind(rewound());
-    slices.on_rewind(rewound());
-    if let Some(rules) = rules {
-        rules.on_rewind(rewound());
-    }
+    });
+}
+
+/// Has the live objects asked after a rewind of `cache`. Each cache reports its own.
+fn rewinds<T: Object>(shared: &Arc<Shared>, cache: &SharedInformer<T>) {
+    // The informers outlive the controller, and must not keep its records alive.
+    let shared = Arc::downgrade(shared);
+    cache.on_rewind(move || {
+        if let Some(shared) = shared.upgrade() {
+            shared.history_went_back();
+        }
+    });
 }
 
 /// An object before and after a change.
@@ -129,12 +161,51 @@ impl Shared {
             return;
         }
         if let Some(new) = new {
+            rules::warn_of_selector(new);
             self.queue.add(Work::Report(RuleRef::of(new)));
         }
         self.apply(|tracker, now| {
             let claims = tracker.rule_changed(old, new, now);
             tracker.check_pods_of(&claims, &self.pods)
         });
+    }
+
+    /// Applies a change that gives slices other taints of rules.
+    fn patched(&self, change: impl FnOnce(&mut Patches) -> Changes) {
+        let mut failures = Vec::new();
+        self.apply(|tracker, now| {
+            let changes = change(&mut tracker.patches);
+            failures = changes.failures;
+            let slices = changes.slices.iter();
+            let claims = slices.flat_map(|(old, new)| {
+                let (old, new) = (old.as_ref(), new.as_ref());
+                tracker.devices.slice_changed(old, new, now)
+            });
+            let claims: Vec<_> = claims.collect();
+            tracker.check_pods_of(&claims, &self.pods)
+        });
+        failures.iter().for_each(|failure| self.failed(failure));
+    }
+
+    /// Tells users about an expression of a rule that failed for a device.
+    fn failed(&self, failure: &Failure) {
+        let Some(of_tracker) = &self.of_tracker else {
+            return;
+        };
+        let Failure {
+            rule,
+            selector,
+            error,
+        } = failure;
+        let served = self.evictor.client.served(DeviceTaintRule::RESOURCE);
+        let reference = ObjectReference {
+            api_version: served.api_version().into_owned(),
+            ..ObjectReference::of(&**rule)
+        };
+        let message = format!("selector #{selector}: runtime error: {error}");
+        of_tracker
+            .recorder
+            .event(reference, EventType::Warning, FAILED_EXPRESSION, message);
     }
 
     /// Queues the conditions of rules after a while, since more pods may follow.

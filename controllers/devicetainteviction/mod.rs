@@ -4,7 +4,8 @@
 //! [`evictions`]) -> queue -> at the deadline: condition `DisruptionTarget`, then deletion
 //!
 //! With the feature gate `DRADeviceTaintRules`, DeviceTaintRules taint devices as well. The condition
-//! `EvictionInProgress` of a rule tells how many pods it evicts.
+//! `EvictionInProgress` of a rule tells how many pods it evicts. In 1.33 and 1.34, rules taint the devices of slices
+//! ([`patches`]) and have no condition.
 //!
 //! The deadline of a pod is absolute: the time of the taint, and the time for which the claim
 //! tolerates it. So a restart does not move it.
@@ -23,6 +24,7 @@
 mod claims;
 mod evictions;
 mod handlers;
+mod patches;
 mod pools;
 mod rules;
 mod sync;
@@ -42,7 +44,8 @@ use steersman_client::writes::{DisruptionCause, ObservedGeneration};
 use steersman_helpers::evictions::{EvictionMetrics, Evictor};
 use steersman_metrics::Histogram;
 use steersman_objects::{
-    DeviceClass, DeviceTaintRule, Object, ObjectReference, Pod, ResourceClaim, ResourceSlice,
+    DeviceClass, DeviceTaintRule, Object, ObjectReference, Pod, PublishedSlice, ResourceClaim,
+    ResourceSlice,
 };
 use steersman_options::features;
 use steersman_runtime::consistency::{ConsistencyStore, TrackedCache};
@@ -71,7 +74,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
         Read::of::<Pod>(),
         Read::of::<ResourceClaim>(),
         Read::of::<ResourceSlice>(),
-        // Upstream waits for this cache as well, and reads nothing from it.
+        // Only 1.33 and 1.34 read it. Upstream waits for it in later releases, too.
         Read::of::<DeviceClass>(),
         Read::of::<DeviceTaintRule>().with_gate(features::DRA_DEVICE_TAINT_RULES),
     ],
@@ -100,6 +103,10 @@ const NAME: &str = "device-taint-eviction-controller";
 /// Both Events have it: `Marking for deletion` and `Cancelling deletion`.
 const EVENT_REASON: &str = "DeviceTaintManagerEviction";
 
+/// Source and reason of Events about rules whose expressions fail, in 1.33 and 1.34.
+const TRACKER: &str = "resource_slice_tracker";
+const FAILED_EXPRESSION: &str = "CELRuntimeError";
+
 /// The cause that the condition `DisruptionTarget` tells.
 const CAUSE: DisruptionCause = DisruptionCause {
     reason: "DeletionByDeviceTaintManager",
@@ -107,9 +114,6 @@ const CAUSE: DisruptionCause = DisruptionCause {
 };
 
 fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
-    let pods = ctx.informers.shared::<Pod>();
-    let claims = ctx.informers.shared::<ResourceClaim>();
-    let slices = ctx.informers.shared::<ResourceSlice>();
     let pod_groups = ctx.features.is_on(features::DRA_WORKLOAD_RESOURCE_CLAIMS);
     let metrics = EvictionMetrics::register(
         &ctx.registry,
@@ -125,21 +129,29 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     })?;
     let client = ctx.client(NAME);
     let consistency = ConsistencyStore::new(ctx.term_start_rv);
-    let has_rules = ctx.features.is_on(features::DRA_DEVICE_TAINT_RULES);
-    let rules = has_rules.then(|| ctx.informers.shared::<DeviceTaintRule>());
+    let caches = Caches::of(ctx);
+    let Caches { rules, .. } = &caches;
+    let slices = match &caches.published {
+        Some(published) => published.versioned(),
+        None => caches.slices.versioned(),
+    };
     let shared = Arc::new(Shared {
-        pods: Pods::new(pods.store(), pod_groups),
+        pods: Pods::new(caches.pods.store(), pod_groups),
         tracker: Mutex::new(Tracker::new(pod_groups)),
         rules_cache: rules
             .as_ref()
             .map(|rules| consistency.track(rules.versioned())),
-        rules: rules.clone(),
+        rules: rules.clone().filter(|_| caches.published.is_none()),
+        of_tracker: caches.published.as_ref().map(|_| OfTracker {
+            classes_cache: consistency.track(caches.classes.versioned()),
+            recorder: ctx.recorder(TRACKER, client.clone()),
+        }),
         queue: WorkQueue::new(NAME, &ctx.queue_metrics),
         is_started: AtomicBool::new(false),
         is_rewound: AtomicBool::new(false),
         pod_groups,
-        claims_cache: consistency.track(claims.versioned()),
-        slices_cache: consistency.track(slices.versioned()),
+        claims_cache: consistency.track(caches.claims.versioned()),
+        slices_cache: consistency.track(slices),
         consistency,
         recorder: ctx.recorder(NAME, client.clone()),
         clock: ctx.clock.clone(),
@@ -151,13 +163,10 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
         },
         metrics,
     });
-    handlers::register(&shared, &claims, &pods, &slices, rules.as_ref());
+    handlers::register(&shared, &caches);
     Ok(Box::new(DeviceTaintEviction {
         shared,
-        claims,
-        slices,
-        rules,
-        classes: ctx.informers.shared::<DeviceClass>(),
+        caches,
         workers: ctx
             .options
             .workers("concurrent-device-taint-eviction-syncs"),
@@ -199,8 +208,10 @@ struct Shared {
     claims_cache: TrackedCache<RuleRef>,
     /// The same about slices.
     slices_cache: TrackedCache<RuleRef>,
-    /// The rules. Only with the feature gate `DRADeviceTaintRules`.
+    /// The rules with conditions. Only with the feature gate `DRADeviceTaintRules`, since 1.35.
     rules: Option<SharedInformer<DeviceTaintRule>>,
+    /// Only if rules taint slices, as in 1.33 and 1.34.
+    of_tracker: Option<OfTracker>,
     /// Own writes of conditions by rule.
     consistency: ConsistencyStore<RuleRef>,
     /// Those in the cache of rules.
@@ -209,6 +220,14 @@ struct Shared {
     clock: Clock,
     evictor: Evictor,
     metrics: EvictionMetrics,
+}
+
+/// The parts for rules that taint slices.
+struct OfTracker {
+    /// Tells whether the cache of classes is older than this leadership term.
+    classes_cache: TrackedCache<RuleRef>,
+    /// For Events about rules.
+    recorder: EventRecorder,
 }
 
 impl Shared {
@@ -238,29 +257,58 @@ impl Shared {
 /// The queue and its workers.
 struct DeviceTaintEviction {
     shared: Arc<Shared>,
+    caches: Caches,
+    workers: usize,
+}
+
+/// The informers.
+struct Caches {
+    pods: SharedInformer<Pod>,
     claims: SharedInformer<ResourceClaim>,
     slices: SharedInformer<ResourceSlice>,
+    /// Only with the feature gate `DRADeviceTaintRules`.
     rules: Option<SharedInformer<DeviceTaintRule>>,
-    /// Only waited for, as upstream.
     classes: SharedInformer<DeviceClass>,
-    workers: usize,
+    /// The slices with attributes of devices, if rules taint slices.
+    ///
+    /// [`DESCRIPTOR`] does not list them: in other releases, they would only take memory. They need no further right.
+    published: Option<SharedInformer<PublishedSlice>>,
+}
+
+impl Caches {
+    fn of(ctx: &ControllerContext) -> Self {
+        let has_rules = ctx.features.is_on(features::DRA_DEVICE_TAINT_RULES);
+        let are_patched = has_rules && ctx.release.applies_device_taint_rules_to_slices();
+        Self {
+            pods: ctx.informers.shared(),
+            claims: ctx.informers.shared(),
+            slices: ctx.informers.shared(),
+            rules: has_rules.then(|| ctx.informers.shared()),
+            classes: ctx.informers.shared(),
+            published: are_patched.then(|| ctx.informers.shared()),
+        }
+    }
+
+    async fn wait_synced(&self) {
+        self.claims.wait_synced().await;
+        self.slices.wait_synced().await;
+        self.classes.wait_synced().await;
+        if let Some(rules) = &self.rules {
+            rules.wait_synced().await;
+        }
+        if let Some(published) = &self.published {
+            published.wait_synced().await;
+        }
+    }
 }
 
 impl Controller for DeviceTaintEviction {
     fn run(self: Box<Self>, stop: CancellationToken) -> Pin<Box<dyn Future<Output = ()> + Send>> {
         Box::pin(async move {
             // An API server may lack these types. Then this controller alone waits.
-            let synced = async {
-                self.claims.wait_synced().await;
-                self.slices.wait_synced().await;
-                self.classes.wait_synced().await;
-                if let Some(rules) = &self.rules {
-                    rules.wait_synced().await;
-                }
-            };
             tokio::select! {
                 () = stop.cancelled() => return,
-                () = synced => {}
+                () = self.caches.wait_synced() => {}
             }
             let shared = self.shared;
             shared.start();

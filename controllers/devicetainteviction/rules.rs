@@ -10,7 +10,8 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use steersman_objects::conditions::{FALSE, TRUE};
 use steersman_objects::{
-    AllocatedDevice, DeviceTaint, DeviceTaintRule, DeviceTaintRuleCondition, Uid,
+    AllocatedDevice, DeviceTaint, DeviceTaintRule, DeviceTaintRuleCondition, DeviceTaintSelector,
+    Uid,
 };
 
 /// The type of the condition. Upstream: `DeviceTaintConditionEvictionInProgress`.
@@ -71,12 +72,41 @@ pub(super) fn taint(rule: &DeviceTaintRule) -> DeviceTaint {
 
 /// Whether `rule` selects this device of a pool of a driver.
 ///
-/// An absent field selects everything, and an absent selector selects nothing. Upstream:
-/// `ruleMatchesDevice`.
+/// An absent selector selects nothing, and so does one with parts of 1.33 and 1.34: only [`super::patches`] evaluates
+/// them. Upstream: `ruleMatchesDevice`.
 pub(super) fn selects(rule: &DeviceTaintRule, driver: &str, pool: &str, device: &str) -> bool {
-    let Some(selector) = &rule.spec.device_selector else {
-        return false;
-    };
+    let selector = rule.spec.device_selector.as_ref();
+    selector.is_some_and(|selector| {
+        !needs_attributes(selector) && are_named(selector, driver, pool, device)
+    })
+}
+
+/// Whether `selector` also looks at the attributes of devices.
+fn needs_attributes(selector: &DeviceTaintSelector) -> bool {
+    selector.device_class_name.is_some() || !selector.selectors.is_empty()
+}
+
+/// Warns about a rule that selects nothing, because its selector has parts of 1.33 and 1.34.
+///
+/// Upstream does not read these parts since 1.35, so the rule would select more than was asked for.
+pub(super) fn warn_of_selector(rule: &DeviceTaintRule) {
+    let selector = rule.spec.device_selector.as_ref();
+    if selector.is_some_and(needs_attributes) {
+        let name = &*rule.meta.name;
+        tracing::warn!(
+            name,
+            "DeviceTaintRule has a class or expressions of Kubernetes 1.34, so it evicts no pod"
+        );
+    }
+}
+
+/// Whether the names in `selector` are those of this device. An absent name stands for all.
+pub(super) fn are_named(
+    selector: &DeviceTaintSelector,
+    driver: &str,
+    pool: &str,
+    device: &str,
+) -> bool {
     let fields = [
         (&selector.driver, driver),
         (&selector.pool, pool),

@@ -13,7 +13,8 @@ use steersman_client::live;
 use steersman_client::{ApiError, Target};
 use steersman_helpers::evictions::EvictError;
 use steersman_objects::{
-    DeviceTaintRule, Identity, Object, ObjectKey, Pod, ResourceClaim, ResourceSlice,
+    DeviceClass, DeviceTaintRule, Identity, Object, ObjectKey, Pod, PublishedSlice, ResourceClaim,
+    ResourceSlice,
 };
 use steersman_runtime::consistency::TrackedCache;
 use steersman_runtime::workers::{Requeue, Syncer};
@@ -21,6 +22,7 @@ use steersman_values::clock::saturating_since;
 
 use super::claims::{Devices, Eviction, claim_of};
 use super::evictions::{Due, PodRef};
+use super::patches::Patches;
 use super::rules::{self, RuleRef, Told};
 use super::{NAME, Shared, Work};
 
@@ -201,6 +203,10 @@ impl Shared {
                 .rules_cache
                 .as_ref()
                 .is_some_and(TrackedCache::predates_term)
+            || self
+                .of_tracker
+                .as_ref()
+                .is_some_and(|of_tracker| of_tracker.classes_cache.predates_term())
             || self.is_rewound.load(Ordering::Relaxed)
     }
 
@@ -232,16 +238,55 @@ impl Shared {
             let live = live.map_err(EvictError::Read)?.map(Arc::new);
             devices.rule_changed(None, live.as_ref(), now);
         }
+        let mut patches = self.live_patches().await?;
         for pool in eviction.pools() {
             // The slices of a node are few, and so are those without a node.
             let node = self.tracker().devices.pools().node(pool).cloned();
             let node = node.unwrap_or_default();
             let fields = format!("spec.driver={},spec.nodeName={node}", pool.driver);
-            let slices = live::with_fields::<ResourceSlice>(client, "", &fields).await;
-            for slice in slices.map_err(EvictError::Read)?.objects {
-                devices.slice_changed(None, Some(&Arc::new(slice)), now);
+            for slice in self.live_slices(&fields, patches.as_mut()).await? {
+                devices.slice_changed(None, Some(&slice), now);
             }
         }
         Ok(devices.eviction_of(pod).is_some_and(|live| live.at <= now))
+    }
+
+    /// The live rules and classes, if rules taint slices.
+    async fn live_patches(&self) -> Result<Option<Patches>, EvictError> {
+        if self.of_tracker.is_none() {
+            return Ok(None);
+        }
+        let client = &self.evictor.client;
+        let mut patches = Patches::default();
+        let classes = live::all::<DeviceClass>(client).await;
+        for class in classes.map_err(EvictError::Read)?.objects {
+            patches.class_changed(None, Some(&Arc::new(class)));
+        }
+        let rules = live::all::<DeviceTaintRule>(client).await;
+        for rule in rules.map_err(EvictError::Read)?.objects {
+            patches.rule_changed(None, Some(&Arc::new(rule)));
+        }
+        Ok(Some(patches))
+    }
+
+    /// The live slices that `fields` selects, with the taints of rules if they taint slices.
+    async fn live_slices(
+        &self,
+        fields: &str,
+        patches: Option<&mut Patches>,
+    ) -> Result<Vec<Arc<ResourceSlice>>, EvictError> {
+        let client = &self.evictor.client;
+        let Some(patches) = patches else {
+            let slices = live::with_fields::<ResourceSlice>(client, "", fields).await;
+            let slices = slices.map_err(EvictError::Read)?.objects;
+            return Ok(slices.into_iter().map(Arc::new).collect());
+        };
+        let slices = live::with_fields::<PublishedSlice>(client, "", fields).await;
+        let slices = slices.map_err(EvictError::Read)?.objects.into_iter();
+        let patched = slices.flat_map(|slice| {
+            let changes = patches.slice_changed(None, Some(&Arc::new(slice)));
+            changes.slices.into_iter().filter_map(|(_, new)| new)
+        });
+        Ok(patched.collect())
     }
 }

@@ -14,6 +14,7 @@ use steersman_values::intern::Sym;
 
 use super::claims::Devices;
 use super::evictions::{Effect, Evictions, PodRef};
+use super::patches::Patches;
 use super::rules::{Effects, RuleRef};
 
 /// The pods in the cache.
@@ -88,6 +89,8 @@ fn group_key(namespace: &str, group: &str) -> String {
 pub(super) struct Tracker {
     pub(super) devices: Devices,
     pub(super) evictions: Evictions,
+    /// The rules as 1.33 and 1.34 apply them. Empty in later releases.
+    pub(super) patches: Patches,
     /// The number of evicted pods by rule, since the start of this process.
     ///
     /// Upstream: `taintRuleStats`. By UID, so that a new rule of the name starts at zero.

@@ -189,9 +189,9 @@ impl Features {
         self.releases.emulated
     }
 
-    /// The gates that controllers read.
+    /// The gates that controllers read. Where the release lacks a gate that was split off, the whole feature has one.
     pub(crate) fn for_controllers(&self) -> FeatureGates {
-        FeatureGates::new(|name| self.is_on(name))
+        FeatureGates::new(|name| self.is_on(Gate::that_brings(name, self.release())))
     }
 
     /// The value of a gate: set by the user, else by `AllAlpha` or `AllBeta`, else the default.
@@ -561,6 +561,16 @@ mod tests {
                 ),
             }
             assert_eq!(set(true), Ok(true));
+        }
+        // Before 1.35, one gate brings both features.
+        for (gates, emulated, expected) in [
+            ("", "1.34", false),
+            ("DRADeviceTaints=true", "1.34", true),
+            ("DRADeviceTaints=true", "1.35", false),
+        ] {
+            let features = features(gates, emulated).unwrap().for_controllers();
+            let is_on = features.is_on(of_controllers::DRA_DEVICE_TAINT_RULES);
+            assert_eq!(is_on, expected, "{gates} in {emulated}");
         }
         assert!(
             !features("", "1.33")

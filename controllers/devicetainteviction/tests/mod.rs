@@ -2,6 +2,7 @@
 //! decisions, and stories against the in-memory API server.
 
 mod decisions;
+mod patches;
 mod rules;
 mod sequences;
 mod stories;

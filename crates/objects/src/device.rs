@@ -6,6 +6,7 @@
 
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer};
+use serde_json::{Map, Value};
 
 use steersman_values::intern::Sym;
 use steersman_values::resource::{
@@ -224,7 +225,62 @@ view! {
     pub struct DeviceClassSpec {
         /// The extended resource that requests devices of the class.
         pub extended_resource_name: Option<Sym>,
+        /// Expressions that all have to select a device of the class.
+        pub selectors: Vec<DeviceSelector>,
     }
+
+    /// A selector of devices.
+    pub struct DeviceSelector {
+        /// `cel`.
+        pub cel: CelDeviceSelector,
+    }
+
+    /// A selector of devices by an expression.
+    pub struct CelDeviceSelector {
+        /// The expression.
+        pub expression: Box<str>,
+    }
+}
+
+view! {
+    /// A ResourceSlice with what expressions can tell devices apart by. The view of most controllers lacks it.
+    pub struct PublishedSlice: RESOURCE_SLICES {
+        /// `spec`.
+        pub spec: PublishedSliceSpec,
+    }
+
+    /// `spec` of a ResourceSlice.
+    pub struct PublishedSliceSpec {
+        /// Name of the driver.
+        pub driver: Sym,
+        /// The pool.
+        pub pool: ResourcePool,
+        /// The node of the devices, if they are local to one.
+        pub node_name: Option<Sym>,
+        /// The devices.
+        pub devices: Vec<PublishedDevice>,
+    }
+}
+
+/// A device with its attributes.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PublishedDevice {
+    /// Name in the pool.
+    #[serde(deserialize_with = "nullable")]
+    pub name: Sym,
+    /// Attributes by name.
+    #[serde(deserialize_with = "nullable")]
+    pub attributes: Map<String, Value>,
+    /// Capacities by name.
+    #[serde(deserialize_with = "nullable")]
+    pub capacity: Map<String, Value>,
+    /// Whether several claims can share the device.
+    #[serde(deserialize_with = "nullable")]
+    pub allow_multiple_allocations: bool,
+    /// The taints with the effect `NoExecute`.
+    #[serde(deserialize_with = "no_execute")]
+    pub taints: Vec<DeviceTaint>,
 }
 
 /// The devices of a slice.
@@ -297,7 +353,7 @@ fn no_execute<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<DeviceTa
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
     use crate::Object;

@@ -1,11 +1,11 @@
-//! The cached view of a DeviceTaintRule. Upstream: `k8s.io/api/resource/v1beta2`.
+//! The cached view of a DeviceTaintRule. Upstream: `k8s.io/api/resource/v1beta2`, and `v1alpha3` of 1.33 and 1.34.
 
 use jiff::Timestamp;
 
 use steersman_values::intern::Sym;
 use steersman_values::resource::DEVICE_TAINT_RULES;
 
-use super::Parsed;
+use super::{DeviceSelector, Parsed};
 use crate::view;
 
 view! {
@@ -33,6 +33,10 @@ view! {
         pub pool: Option<Sym>,
         /// Name of the device in its pool.
         pub device: Option<Sym>,
+        /// Name of the class whose selectors select the devices. Only 1.33 and 1.34 have it.
+        pub device_class_name: Option<Sym>,
+        /// Expressions that all have to select a device. Only 1.33 and 1.34 have them.
+        pub selectors: Vec<DeviceSelector>,
     }
 
     /// `spec.taint` of a DeviceTaintRule.

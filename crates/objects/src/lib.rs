@@ -91,11 +91,11 @@ pub use deployment::{
     Deployment, DeploymentSpec, DeploymentStatus, IntOrPercent, PercentError, Strategy,
 };
 pub use device::{
-    AllocatedDevice, AllocatedDevices, Allocation, ClaimConsumer, DeviceClass, DeviceClassSpec,
-    DeviceCount, DeviceRequest, DeviceRequests, DeviceTaint, ResourceClaim,
-    ResourceClaimAnnotations, ResourceClaimSpec, ResourceClaimStatus, ResourceClaimTemplate,
-    ResourceClaimTemplateSpec, ResourcePool, ResourceSlice, ResourceSliceSpec, SliceDevices,
-    TaintedDevice,
+    AllocatedDevice, AllocatedDevices, Allocation, CelDeviceSelector, ClaimConsumer, DeviceClass,
+    DeviceClassSpec, DeviceCount, DeviceRequest, DeviceRequests, DeviceSelector, DeviceTaint,
+    PublishedDevice, PublishedSlice, PublishedSliceSpec, ResourceClaim, ResourceClaimAnnotations,
+    ResourceClaimSpec, ResourceClaimStatus, ResourceClaimTemplate, ResourceClaimTemplateSpec,
+    ResourcePool, ResourceSlice, ResourceSliceSpec, SliceDevices, TaintedDevice,
 };
 pub use device_taint_rule::{
     DeviceTaintRule, DeviceTaintRuleCondition, DeviceTaintRuleSpec, DeviceTaintRuleStatus,

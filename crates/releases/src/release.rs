@@ -93,6 +93,12 @@ impl Release {
         self < Self::of_minor(35)
     }
 
+    /// Whether DeviceTaintRules taint the devices of slices, by class and expression too, and have no condition. Since
+    /// 1.35, they taint devices of claims by name.
+    pub fn applies_device_taint_rules_to_slices(self) -> bool {
+        self < Self::of_minor(35)
+    }
+
     /// The names of the metrics of created and of existing ResourceClaims. Changed by kubernetes#138542.
     pub fn claim_metrics(self) -> [&'static str; 2] {
         if self < Self::of_minor(37) {

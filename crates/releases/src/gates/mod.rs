@@ -67,6 +67,15 @@ impl Gate {
         Some(&table::GATES[at])
     }
 
+    /// The gate that brings the feature of the gate called `name` in `release`: that one, or the one that it was split
+    /// off.
+    pub fn that_brings(name: &str, release: Release) -> &str {
+        let is_older = |since: u8| release.minor() < since.into();
+        let split = table::SPLIT_OFF.iter();
+        let mut split = split.filter(|(part, since, _)| *part == name && is_older(*since));
+        split.next().map_or(name, |(.., whole)| whole)
+    }
+
     /// Each gate that depends on others, with their names.
     pub fn dependencies() -> &'static [(&'static str, &'static [&'static str])] {
         table::DEPENDENCIES
@@ -115,6 +124,19 @@ mod tests {
         let names = pairs.flat_map(|(name, needed)| needed.iter().chain([name]));
         for name in names {
             assert!(Gate::find(name).is_some(), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_feature_has_the_gate_of_the_release() {
+        for (name, minor, expected) in [
+            ("DRADeviceTaintRules", 33, "DRADeviceTaints"),
+            ("DRADeviceTaintRules", 34, "DRADeviceTaints"),
+            ("DRADeviceTaintRules", 35, "DRADeviceTaintRules"),
+            ("DRADeviceTaints", 34, "DRADeviceTaints"),
+        ] {
+            let found = Gate::that_brings(name, Release::of_minor(minor));
+            assert_eq!(found, expected, "{name} in 1.{minor}");
         }
     }
 

@@ -382,6 +382,9 @@ pub(super) const GATES: &[Gate] = &[
     gate("WorkloadWithJob", &[alpha(36, OFF)]),
 ];
 
+/// Gates for parts of a feature, the minor release since which they exist, and the gate that brings the part before.
+pub(super) const SPLIT_OFF: &[(&str, u8, &str)] = &[("DRADeviceTaintRules", 35, "DRADeviceTaints")];
+
 /// Gates with the gates that they depend on.
 #[rustfmt::skip]
 pub(super) const DEPENDENCIES: &[(&str, &[&str])] = &[

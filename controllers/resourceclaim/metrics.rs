@@ -17,9 +17,9 @@ pub(super) struct ClaimMetrics {
 }
 
 impl ClaimMetrics {
-    /// Registers both families under the names of `release`. The second one counts the claims in `claims`.
+    /// Registers both families with the names and labels of `release`. The second one counts the claims in `claims`.
     ///
-    /// Releases differ in the names; see `claim_metrics` of `Release`.
+    /// Releases differ in both; see `claim_metrics` and `claim_labels` of `Release`.
     pub(super) fn register(
         registry: &Registry,
         claims: Store<ResourceClaim>,
@@ -32,7 +32,8 @@ impl ClaimMetrics {
         );
         let creations = IntCounterVec::new(creations, &["status", "admin_access"])?;
         registry.register(Box::new(creations.clone()))?;
-        registry.register(Box::new(ExistingClaims::over(claims, existing)?))?;
+        let existing = ExistingClaims::over(claims, existing, release.claim_labels())?;
+        registry.register(Box::new(existing))?;
         Ok(Self { creations })
     }
 
@@ -51,18 +52,30 @@ impl ClaimMetrics {
 struct ExistingClaims {
     claims: Store<ResourceClaim>,
     gauge: IntGaugeVec,
+    /// The number of labels.
+    labels: usize,
 }
 
 impl ExistingClaims {
-    fn over(claims: Store<ResourceClaim>, name: &str) -> Result<Self, prometheus::Error> {
-        let gauge = Opts::new(
-            name,
+    /// `names` are the first names of [`labels`].
+    fn over(
+        claims: Store<ResourceClaim>,
+        name: &str,
+        names: &'static [&'static str],
+    ) -> Result<Self, prometheus::Error> {
+        let help = if names.contains(&"source") {
             "[ALPHA] Number of ResourceClaims, categorized by allocation status, admin access, and source. \
              Source can be 'resource_claim_template' (created from a template), \
-             'extended_resource' (extended resources), or empty (manually created by a user).",
-        );
-        let gauge = IntGaugeVec::new(gauge, &["allocated", "admin_access", "source"])?;
-        Ok(Self { claims, gauge })
+             'extended_resource' (extended resources), or empty (manually created by a user)."
+        } else {
+            "[ALPHA] Number of ResourceClaims, categorized by allocation status and admin access"
+        };
+        let gauge = IntGaugeVec::new(Opts::new(name, help), names)?;
+        Ok(Self {
+            claims,
+            gauge,
+            labels: names.len(),
+        })
     }
 }
 
@@ -72,14 +85,15 @@ impl Collector for ExistingClaims {
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
-        let mut counts: HashMap<[&str; 3], i64> = HashMap::new();
+        let mut counts: HashMap<Vec<&str>, i64> = HashMap::new();
         for claim in self.claims.list() {
-            *counts.entry(labels(&claim)).or_default() += 1;
+            let labels = labels(&claim).into_iter().take(self.labels);
+            *counts.entry(labels.collect()).or_default() += 1;
         }
         // A combination without claims has no series, as upstream.
         self.gauge.reset();
         for (labels, count) in counts {
-            self.gauge.with_label_values(&labels).set(count);
+            self.gauge.with_label_values(&labels[..]).set(count);
         }
         self.gauge.collect()
     }

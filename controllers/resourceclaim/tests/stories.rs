@@ -3,11 +3,13 @@
 use serde_json::{Value, json};
 use steersman_devcluster::DevCluster;
 use steersman_devcluster::faults::{Matcher, RequestFault, internal_error};
+use steersman_releases::Release;
 
 use super::{
-    CLAIM, Claims, POD, UID, allocated, bound_pod, claim, consumer, finished_pod, pod,
+    CLAIM, Claims, DESCRIPTOR, POD, UID, allocated, bound_pod, claim, consumer, finished_pod, pod,
     pod_with_claim, protected, reserved, template, user_claim, with,
 };
+use crate::testing::world::World;
 
 const CREATE: &str = "create resourceclaims 201";
 const APPLY: &str = "patch pods/my-pod/status 200";
@@ -289,6 +291,18 @@ async fn claims_are_counted_by_state_and_source() {
     claims.rest().await;
     let left = sorted(claims.metric("resource_claims"));
     assert_eq!((left.len(), &left[2]), (4, &count("false,true,", 1.0)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn claims_are_counted_with_the_labels_of_the_release() {
+    for (minor, labels) in [(34, "false,false"), (35, "false,false,")] {
+        let world = World::recorded_of(Release::of_minor(minor)).await;
+        let mut claims = Claims(world);
+        claims.load(user_claim());
+        claims.0.restart(&[DESCRIPTOR]).await;
+        let found = claims.metric("resource_claims");
+        assert_eq!(found, [(labels.to_owned(), 1.0)], "1.{minor}");
+    }
 }
 
 fn sorted(mut samples: Vec<(String, f64)>) -> Vec<(String, f64)> {

@@ -114,6 +114,13 @@ impl Release {
         }
     }
 
+    /// The labels of the metric of existing ResourceClaims. `source` came with 1.35.
+    pub fn claim_labels(self) -> &'static [&'static str] {
+        const LABELS: &[&str] = &["allocated", "admin_access", "source"];
+        let without_source = self < Self::of_minor(35);
+        if without_source { &LABELS[..2] } else { LABELS }
+    }
+
     /// Whether the error about autoscalers of the same pods names two of them, rather than all. Since
     /// kubernetes#139142.
     pub fn names_two_ambiguous_autoscalers(self) -> bool {

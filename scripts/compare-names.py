@@ -53,6 +53,10 @@ class Load:
         place = f"namespaces/{namespace or self.name}/" if namespace != "" else ""
         return f"{self.api}/{group}/{place}{plural}" + (f"/{name}" if name else "")
 
+    def serves(self, group):
+        groups = json.loads(ask("GET", f"{self.api}/apis"))["groups"]
+        return group == "api/v1" or any(f"apis/{version['groupVersion']}" == group for one in groups for version in one["versions"])
+
     def create(self, plural, kind, name, group="api/v1", namespace=None, **fields):
         version = group.split("/", 1)[1]
         place = {} if namespace == "" else {"namespace": namespace or self.name}
@@ -135,17 +139,23 @@ class Load:
         self.create("poddisruptionbudgets", "PodDisruptionBudget", "web", "apis/policy/v1", spec={
             "minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}})
         self.create("resourcequotas", "ResourceQuota", "quota", spec={"hard": {"pods": "100", "count/ingresses.networking.k8s.io": "1"}})
-        devices = "apis/resource.k8s.io/v1"
-        request = {"name": "one", "exactly": {"deviceClassName": "none"}}
-        self.create("resourceclaimtemplates", "ResourceClaimTemplate", "device", devices, spec={"spec": {"devices": {"requests": [request]}}})
-        container = {"name": "c", "image": "i"}
-        self.create("pods", "Pod", "device", spec={"containers": [container], "resourceClaims": [{"name": "d", "resourceClaimTemplateName": "device"}]})
-        until("a claim for a device", lambda: self.get("resourceclaims", group=devices)["items"])
+        self.device()
         self.certificate()
         ask("DELETE", self.path("namespaces", f"{self.name}-gone", namespace=""))
         gone = lambda: f"{self.name}-gone" not in [one["metadata"]["name"] for one in self.get("namespaces", namespace="")["items"]]
         until("the end of a namespace", gone)
         until("a quota", lambda: self.get("resourcequotas", "quota").get("status", {}).get("used"))
+
+    def device(self):
+        """A claim for a device, if the API server has version v1, as all since 1.34."""
+        devices = "apis/resource.k8s.io/v1"
+        if not self.serves(devices):
+            return
+        request = {"name": "one", "exactly": {"deviceClassName": "none"}}
+        self.create("resourceclaimtemplates", "ResourceClaimTemplate", "device", devices, spec={"spec": {"devices": {"requests": [request]}}})
+        container = {"name": "c", "image": "i"}
+        self.create("pods", "Pod", "device", spec={"containers": [container], "resourceClaims": [{"name": "d", "resourceClaimTemplateName": "device"}]})
+        until("a claim for a device", lambda: self.get("resourceclaims", group=devices)["items"])
 
     def certificate(self):
         group = "apis/certificates.k8s.io/v1"
@@ -300,6 +310,8 @@ def objects(load):
         name = plain(load, f"event {about['kind']} {about['name']} {event['type']} {event['reason']}: {event['message']}")
         shown[name] = f"{event['source'].get('component')} {event.get('reportingComponent')} {about.get('fieldPath')}"
     for group, plurals in KINDS:
+        if not load.serves(group):
+            continue
         for plural in plurals.split():
             for one in load.get(plural, group=group)["items"]:
                 shown |= object_lines(load, plural, one)

@@ -78,31 +78,10 @@ fn json(source: &Source, options: &Options, controllers: &[String]) -> String {
 }
 
 /// The names in the path of a field in the document of `release`; `None` if the release lacks the field.
-///
-/// Up to 1.35, upstream shows its internal type, whose names all begin with a capital.
 fn names(path: &str, release: Release) -> Option<Vec<String>> {
-    let since = SINCE.iter().find(|(of, _)| *of == path);
-    if since.is_some_and(|(_, minor)| release < Release::of_minor(*minor)) {
-        return None;
-    }
-    let names = path.split('.').map(|name| match name {
-        _ if release >= Release::of_minor(36) => name.to_owned(),
-        "qps" => name.to_uppercase(),
-        name => name[..1].to_uppercase() + &name[1..],
-    });
-    Some(names.collect())
+    let names = path.split('.').map(|name| release.configz_name(name));
+    release.has_configz_field(path).then(|| names.collect())
 }
-
-/// Fields that came with a minor release.
-const SINCE: [(&str, u64); 7] = [
-    ("kind", 36),
-    ("apiVersion", 36),
-    ("DeviceTaintEvictionController.ConcurrentSyncs", 35),
-    ("DisruptionController.ConcurrentDisruptionSyncs", 37),
-    ("NodeLifecycleController.NodeMonitorPeriod", 37),
-    ("NodeLifecycleController.PodEvictionTimeout", 36),
-    ("ResourceClaimController.ConcurrentSyncs", 36),
-];
 
 /// All fields, by path and in output order.
 // One line per field keeps this readable as a table.
@@ -229,6 +208,8 @@ const FIELDS: &[(&str, Source)] = &[
 
 #[cfg(test)]
 mod tests {
+    use steersman_releases::CONFIGZ;
+
     use super::*;
 
     /// The answer of kube-controller-manager 1.36.2 without flags.
@@ -286,9 +267,9 @@ mod tests {
                 assert_eq!(path(since - 1), None, "{field}");
             }
         }
-        let absent = SINCE
+        let absent = CONFIGZ
             .iter()
-            .find(|(of, _)| !FIELDS.iter().any(|(path, _)| path == of));
+            .find(|(of, ..)| !FIELDS.iter().any(|(path, _)| path == of));
         assert_eq!(absent, None);
         let old = render(&Options::default(), &[], Release::of_minor(34));
         assert!(serde_json::from_str::<Json>(&old).is_ok(), "{old}");

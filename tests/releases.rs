@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use steersman_releases::{
-    ADDED, BEHAVIOURS, Effect, FAMILIES, FLAGS, GATED, Gate, READ, Release, SERVED_SINCE, Spec,
-    Stage, source,
+    ADDED, BEHAVIOURS, CONFIGZ, Effect, FAMILIES, FLAGS, GATED, Gate, READ, Release, SERVED_SINCE,
+    Spec, Stage, source,
 };
 use steersman_values::resource::SERVED_DIFFERENTLY;
 
@@ -176,6 +176,20 @@ fn the_page_lists_the_flags_of_some_releases() {
         writeln!(table, " {} |", span.change).unwrap();
     }
     keep_part(PAGE, "flags", &table);
+}
+
+#[test]
+fn the_page_lists_the_fields_of_configz_of_some_releases() {
+    let mut table = heads("field", &[CHANGE]);
+    for (path, _, change) in CONFIGZ {
+        write!(table, "| `{path}` |").unwrap();
+        for release in releases() {
+            let has = release.has_configz_field(path);
+            write!(table, " {} |", if has { "yes" } else { "-" }).unwrap();
+        }
+        writeln!(table, " {change} |").unwrap();
+    }
+    keep_part(PAGE, "configz", &table);
 }
 
 #[test]

@@ -1,12 +1,14 @@
 //! The differences between the releases of Kubernetes that Steersman can equal.
 //!
 //! This crate is data, and questions about it. `Release` -> gates, their effects and sources, controllers, served
-//! resources, flags, families of metrics, other behaviour. [`follow`] chooses the release from the versions of the API
-//! servers, and a user names one in the form that [`FromStr`](std::str::FromStr) reads. docs/releases.md shows the tables.
+//! resources, flags, fields of `/configz`, families of metrics, other behaviour. [`follow`] chooses the release from the
+//! versions of the API servers, and a user names one in the form that [`FromStr`](std::str::FromStr) reads.
+//! docs/releases.md shows the tables.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::type_complexity))]
 
 mod behaviours;
+mod configz;
 mod controllers;
 mod effects;
 mod families;
@@ -19,6 +21,7 @@ mod resources;
 mod sources;
 
 pub use behaviours::{BEHAVIOURS, Behaviour};
+pub use configz::CONFIGZ;
 pub use controllers::{ADDED, GATED, gates_of};
 pub use effects::{Effect, READ, effect};
 pub use families::{FAMILIES, FamilySpan};

@@ -333,11 +333,13 @@ impl Work<'_> {
             history::next_number(self.revisions),
         );
         let gate = features::STATEFUL_SET_SEMANTIC_REVISION_COMPARISON;
+        let by_meaning = controller.features.is_on(gate)
+            || controller.release.always_compares_revisions_by_meaning();
         let restores = |newest: &ControllerRevision| {
             let compare = || proposal.restores(newest);
             let known = &controller.known_equal;
             // The gate costs a comparison only if the data differ.
-            controller.features.is_on(gate) && known.check(key, &set.meta, newest, compare)
+            by_meaning && known.check(key, &set.meta, newest, compare)
         };
         let written = match revisions::find(self.revisions, &proposal, restores) {
             Found::Newest(newest) => {

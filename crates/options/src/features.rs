@@ -89,7 +89,7 @@ pub const PREFER_SAME_TRAFFIC_DISTRIBUTION: Gate = Gate::on("PreferSameTrafficDi
 pub const RECOVER_VOLUME_EXPANSION_FAILURE: Gate = Gate::on("RecoverVolumeExpansionFailure");
 /// The strategy `Recreate` of StatefulSets. Releases before 1.37 lack it.
 pub const STATEFUL_SET_RECREATE_STRATEGY: Gate = Gate::off("StatefulSetRecreateStrategy");
-/// The StatefulSet controller compares revisions of other versions by their meaning.
+/// The StatefulSet controller compares revisions of other versions by their meaning. 1.33 lacks the gate.
 pub const STATEFUL_SET_SEMANTIC_REVISION_COMPARISON: Gate =
     Gate::on("StatefulSetSemanticRevisionComparison");
 

@@ -157,6 +157,13 @@ impl Release {
         self >= Self::of_minor(37)
     }
 
+    /// Whether the revisions of a StatefulSet are always compared by their meaning. The manager of 1.33 writes revisions in
+    /// another form than later ones and Steersman, so the bytes of two equal revisions differ there. Later releases have
+    /// the gate `StatefulSetSemanticRevisionComparison`.
+    pub fn always_compares_revisions_by_meaning(self) -> bool {
+        self < Self::of_minor(34)
+    }
+
     /// Whether the texts of Events about pods and claims of StatefulSets begin with a capital: `Create Pod`. 1.34 and
     /// older write `create Pod`.
     pub fn capitalizes_events_of_stateful_sets(self) -> bool {

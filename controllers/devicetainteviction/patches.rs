@@ -45,10 +45,13 @@ struct Rule {
 /// A compiled expression; the error tells why it does not compile.
 type Compiled = Result<Selector, String>;
 
-/// The slices that a change concerns, as they were and as they are.
+/// A slice as it was and as it is; `None` where it does not exist.
+type SliceChange = (Option<Arc<ResourceSlice>>, Option<Arc<ResourceSlice>>);
+
+/// The slices that a change of rules or slices concerns.
 #[derive(Debug, Default)]
 pub(super) struct Changes {
-    pub(super) slices: Vec<(Option<Arc<ResourceSlice>>, Option<Arc<ResourceSlice>>)>,
+    pub(super) slices: Vec<SliceChange>,
     pub(super) failures: Vec<Failure>,
 }
 

@@ -1,5 +1,5 @@
-//! `steersman-bench large`: one manager in a cluster of the size that upstream promises, 150,000 pods on
-//! 5,000 nodes.
+//! `steersman-bench large`: one manager in a large cluster. The default is the size that upstream promises,
+//! 150,000 pods on 5,000 nodes.
 //!
 //! plane -> for each number of pods: creation, changes of pods, rest -> roll-outs at a steady pace ->
 //! failure of a zone -> lists after a gap of the watches -> cold start -> report
@@ -24,19 +24,14 @@ use crate::workloads::large::PODS_OF_EACH;
 use crate::workloads::{self, Workloads};
 use report::{Line, Report};
 
-/// The nodes: upstream's limit, in ten zones.
-const NODES: Nodes = Nodes {
-    count: 5_000,
-    zones: 10,
-};
+/// The nodes, if the user chooses no number: upstream's limit.
+const NODES: usize = 5_000;
 /// The zone that fails; simulated nodes call their first zone so.
 const FAILING: &str = "a";
 /// Pods that change at once, for the cost of one watch event.
 const CHANGED: usize = 5_000;
 /// Seconds with nothing but heartbeats of nodes.
 const REST: usize = 20;
-/// Pods that are rolled out each second.
-const ROLLED: usize = 100;
 /// Seconds in which Deployments begin to roll out.
 const ROLL_SECONDS: usize = 60;
 /// Changes of pods while the manager is stopped: more than the watch history of the embedded API
@@ -66,6 +61,12 @@ pub(crate) struct LargeArgs {
         default_values_t = [10_000, 50_000, 100_000, 150_000]
     )]
     pods: Vec<usize>,
+    /// The number of zones, over which the nodes are spread evenly. The first one fails.
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u8).range(1..=26))]
+    zones: u8,
+    /// The pods that are rolled out each second, a multiple of 50.
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    rolled: usize,
     /// End when the pods exist.
     #[arg(long)]
     only_create: bool,
@@ -86,10 +87,20 @@ pub(crate) struct LargeArgs {
 pub(crate) async fn run(args: &LargeArgs, folder: &Path) -> Result<()> {
     let ascend = args.pods.is_sorted_by(|a, b| a < b) && args.pods.first() > Some(&0);
     ensure!(ascend, "--pods is {:?}; it must ascend from 1", args.pods);
+    let in_wholes = args.rolled > 0 && args.rolled.is_multiple_of(PODS_OF_EACH);
+    ensure!(
+        in_wholes,
+        "--rolled is {}; it must be a multiple of {PODS_OF_EACH}",
+        args.rolled
+    );
+    let nodes = Nodes {
+        count: NODES,
+        zones: args.zones,
+    };
     let session = Session {
         managers: &[&args.manager],
         plane: &args.plane,
-        nodes: NODES,
+        nodes,
         folder,
     };
     let (report, cleaned) = session
@@ -144,6 +155,7 @@ impl<'a> Run<'a> {
     async fn all(&mut self) -> Result<()> {
         eprintln!("{}", self.plane.description());
         let mut bench = self.start("start", async |_| Ok(())).await?;
+        self.report.nodes = self.load.number_of_nodes();
         for pods in &self.args.pods {
             self.pods = *pods;
             self.phase(&mut bench, "create", async |load| load.grow(*pods).await)
@@ -237,16 +249,17 @@ impl<'a> Run<'a> {
     }
 
     async fn roll_out(&mut self, bench: &mut Bench<'_>) -> Result<()> {
+        let rolled = self.args.rolled;
         let times = self
-            .phase(bench, "roll out 100 pods a second", async |load| {
-                load.roll_steadily(ROLLED / PODS_OF_EACH, ROLL_SECONDS, "rolled")
+            .phase(bench, "roll out at a steady pace", async |load| {
+                load.roll_steadily(rolled / PODS_OF_EACH, ROLL_SECONDS, "rolled")
                     .await
             })
             .await?;
         let [median, worst] = [50, 99].map(|percent| percentile(&times, percent));
         self.report.facts.push(format!(
-            "During the roll-out, the status of a Deployment showed a change {median:.0} ms after it \
-             (median; 99th percentile {worst:.0} ms, {} changes).",
+            "During the roll-out of {rolled} pods a second, the status of a Deployment showed a change {median:.0} ms \
+             after it (median; 99th percentile {worst:.0} ms, {} changes).",
             times.len()
         ));
         Ok(())

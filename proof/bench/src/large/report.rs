@@ -2,7 +2,6 @@
 
 use serde::Serialize;
 
-use super::NODES;
 use crate::report::{number, table};
 use crate::run::Sample;
 use crate::svg::{line, marker, text};
@@ -12,6 +11,8 @@ use crate::svg::{line, marker, text};
 pub(super) struct Report {
     api_server: &'static str,
     cpus: usize,
+    /// Number of nodes.
+    pub(super) nodes: usize,
     pub(super) lines: Vec<Line>,
     /// Sentences about single phases.
     pub(super) facts: Vec<String>,
@@ -58,6 +59,7 @@ impl Report {
         Self {
             api_server,
             cpus: std::thread::available_parallelism().map_or(1, usize::from),
+            nodes: 0,
             lines: Vec::new(),
             facts: Vec::new(),
         }
@@ -93,7 +95,12 @@ impl Report {
                 number(peak_mib),
             ]
         });
-        let mut text = format!("{} CPUs; {}.\n\n", self.cpus, self.api_server);
+        let mut text = format!(
+            "{} CPUs; {} nodes; {}.\n\n",
+            self.cpus,
+            number(self.nodes as f64),
+            self.api_server
+        );
         text += &table(&header, rows);
         for fact in &self.facts {
             text += &format!("\n{fact}\n");
@@ -108,7 +115,7 @@ impl Report {
              font-family=\"sans-serif\" font-size=\"12\">\n\
              <title>A manager with {} nodes, over the number of pods</title>\n\
              <rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n",
-            NODES.count
+            number(self.nodes as f64)
         );
         let memory = [
             self.curve("rest", "resident MiB", |line| {

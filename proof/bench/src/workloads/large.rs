@@ -37,6 +37,11 @@ impl Workloads {
         self.rolled_out(wanted, PODS_OF_EACH).await
     }
 
+    /// The number of nodes of the cluster.
+    pub(crate) fn number_of_nodes(&self) -> usize {
+        self.nodes.store().list().len()
+    }
+
     /// Changes an annotation of `count` pods to `value`.
     pub(crate) async fn annotate_pods(&self, count: usize, value: &str) -> Result<()> {
         let pods = ours(&self.pods);

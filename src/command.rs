@@ -71,10 +71,19 @@ pub(crate) fn print(text: &str) -> ExitCode {
     ExitCode::SUCCESS
 }
 
+/// The format of `--logging-format`; text if the error comes before, or is about it.
+fn log_format(options: &Options, config: &Result<Config, Vec<ConfigError>>) -> LogFormat {
+    let errors = config.as_ref().err().map_or(&[][..], Vec::as_slice);
+    if errors.iter().any(ConfigError::precedes_logs) {
+        return LogFormat::Text;
+    }
+    LogFormat::from_flag(&options.text("logging-format")).unwrap_or(LogFormat::Text)
+}
+
 /// Runs the manager with these options until it ends.
 fn manage(options: Options, registry: &ControllerRegistry) -> ExitCode {
-    // `Config::new` reports an unknown format below. Until then, logs are text.
-    let format = LogFormat::from_flag(&options.text("logging-format")).unwrap_or(LogFormat::Text);
+    let config = Config::new(options.clone(), registry);
+    let format = log_format(&options, &config);
     let verbosity = options.int("v");
     // Tasks on one thread wake each other without a system call; see docs/decisions/0008.
     let runtime = match Builder::new_current_thread().enable_all().build() {
@@ -89,7 +98,16 @@ fn manage(options: Options, registry: &ControllerRegistry) -> ExitCode {
         let _inside = runtime.enter();
         Spans::from_options(&options)
     };
-    let log = logs::init(
+    let is_split = match format {
+        LogFormat::Text => options.bool("log-text-split-stream"),
+        LogFormat::Json => options.bool("log-json-split-stream"),
+    };
+    let init = if is_split && config.is_ok() {
+        logs::init_split
+    } else {
+        logs::init
+    };
+    let log = init(
         format,
         verbosity,
         spans.as_ref().ok().and_then(Option::as_ref),
@@ -102,7 +120,7 @@ fn manage(options: Options, registry: &ControllerRegistry) -> ExitCode {
             tracing::info!(target: logs::PLAIN, "FLAG: --{name}={value:?}");
         }
     }
-    let config = match Config::new(options, registry) {
+    let config = match config {
         Ok(config) => config,
         Err(errors) => return refuse(&errors),
     };

@@ -155,6 +155,44 @@ pub fn init(format: LogFormat, verbosity: i64, spans: Option<&Spans>) -> Verbosi
     init_to(std::io::stderr, format, verbosity, spans)
 }
 
+/// As [`init`], with the lines below the level of errors on standard output. Warnings count as errors in text.
+///
+/// Upstream: `SplitStream`. It sorts lines of text by their first letter, and JSON has no warnings.
+pub(crate) fn init_split(format: LogFormat, verbosity: i64, spans: Option<&Spans>) -> Verbosity {
+    init_to(Split { format }, format, verbosity, spans)
+}
+
+/// Writes each line to one of the two outputs of the process.
+struct Split {
+    format: LogFormat,
+}
+
+impl Split {
+    /// Whether lines of this level go to standard error.
+    fn is_error(&self, level: Level) -> bool {
+        match self.format {
+            LogFormat::Text => level <= Level::WARN,
+            LogFormat::Json => level <= Level::ERROR,
+        }
+    }
+}
+
+impl<'a> MakeWriter<'a> for Split {
+    type Writer = Box<dyn std::io::Write + 'a>;
+
+    fn make_writer(&'a self) -> Self::Writer {
+        Box::new(std::io::stderr())
+    }
+
+    fn make_writer_for(&'a self, metadata: &tracing::Metadata<'_>) -> Self::Writer {
+        if self.is_error(*metadata.level()) {
+            Box::new(std::io::stderr())
+        } else {
+            Box::new(std::io::stdout())
+        }
+    }
+}
+
 /// As [`init`], with another destination than standard error. Each line is a single write.
 pub(crate) fn init_to<W>(
     writer: W,
@@ -395,6 +433,26 @@ mod tests {
         });
         tracing::subscriber::with_default(tracing_subscriber::registry().with(lines), log);
         String::from_utf8(sink.0.lock().clone()).unwrap()
+    }
+
+    /// As upstream's `klogMsgRouter`, and `NewJSONLogger` with two streams.
+    #[test]
+    fn split_lines_go_to_the_output_of_their_level() {
+        for (format, level, expected) in [
+            (LogFormat::Text, Level::ERROR, true),
+            (LogFormat::Text, Level::WARN, true),
+            (LogFormat::Text, Level::INFO, false),
+            (LogFormat::Text, Level::TRACE, false),
+            (LogFormat::Json, Level::ERROR, true),
+            (LogFormat::Json, Level::WARN, false),
+            (LogFormat::Json, Level::DEBUG, false),
+        ] {
+            assert_eq!(
+                Split { format }.is_error(level),
+                expected,
+                "{format:?} {level}"
+            );
+        }
     }
 
     fn everything() {

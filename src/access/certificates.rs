@@ -142,11 +142,14 @@ impl Holder {
 
     /// The user: the common name is the user name, organizations are groups. `None` if the common
     /// name is empty.
-    pub(super) fn user(self) -> Result<Option<User>, String> {
+    ///
+    /// `has_uid` is the feature gate `AllowParsingUserUIDFromCertAuth`. Without it, UIDs are not even checked.
+    pub(super) fn user(self, has_uid: bool) -> Result<Option<User>, String> {
         if self.common_name.is_empty() {
             return Ok(None);
         }
         let uid = match &self.uids[..] {
+            _ if !has_uid => String::new(),
             [] => String::new(),
             [uid] if !uid.is_empty() => uid.clone(),
             [_] => return Err("UID cannot be an empty string".to_owned()),
@@ -168,5 +171,35 @@ impl Holder {
             groups: self.organizations,
             extra,
         }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Feature gate `AllowParsingUserUIDFromCertAuth`.
+    #[test]
+    fn uids_count_only_with_their_gate() {
+        // (UIDs of the certificate, UID with the gate)
+        let cases: [(&[&str], Option<&str>); 4] = [
+            (&[], Some("")),
+            (&["7"], Some("7")),
+            (&[""], None),
+            (&["7", "8"], None),
+        ];
+        for (uids, expected) in cases {
+            let holder = Holder {
+                common_name: "jane".to_owned(),
+                uids: uids.iter().map(|uid| (*uid).to_owned()).collect(),
+                ..Holder::default()
+            };
+            let uid = |has_uid| {
+                let user = holder.clone().user(has_uid).ok()?;
+                user.map(|user| user.uid)
+            };
+            assert_eq!(uid(true).as_deref(), expected, "{uids:?}");
+            assert_eq!(uid(false).as_deref(), Some(""), "{uids:?}");
+        }
     }
 }

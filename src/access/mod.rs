@@ -28,6 +28,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::response::Response;
+use http::Version;
 use http::request::Parts;
 use rustls::pki_types::CertificateDer;
 use steersman_client::{ApiClient, ApiError};
@@ -86,7 +87,23 @@ pub(crate) struct Caller {
     user: Option<User>,
 }
 
+/// Marks the answer to a request without a user over HTTP/2. Such a client gets no further request through the
+/// connection, which would be too cheap for it: CVE-2023-44487.
+///
+/// Upstream sets the header `Connection: close`, which Go's server takes as the same mark.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct OfStranger;
+
 impl Caller {
+    /// Marks the answer to an allowed request.
+    pub(crate) fn mark(&self, version: Version, answer: &mut Response) {
+        if let Access::Delegated(delegated) = &*self.access
+            && let Some(user) = &self.user
+        {
+            delegated.mark(user, version, answer);
+        }
+    }
+
     /// Whether the user may get the object, or all objects of the namespace if `name` is empty. A
     /// failed review is a refusal.
     pub(crate) async fn may_get(&self, of: &ResourceType, namespace: &str, name: &str) -> bool {
@@ -136,6 +153,8 @@ pub(crate) struct Delegated {
     trust: TrustSource,
     verifier: Verifier,
     tolerate_lookup_failure: bool,
+    ignores_uid_of_certificates: bool,
+    keeps_strangers: bool,
     queues: Queues,
     tokens: Option<Tokens>,
     always_allow: Vec<String>,
@@ -175,6 +194,8 @@ impl Access {
             trust,
             verifier: Verifier::default(),
             tolerate_lookup_failure: authn.tolerate_lookup_failure,
+            ignores_uid_of_certificates: authn.ignores_uid_of_certificates,
+            keeps_strangers: authn.keeps_strangers,
             queues: Queues::new(authn, looks_up, queues),
             tokens: tokens.map_err(|_| AccessError::Randomness)?,
             always_allow: authz.always_allow.clone(),
@@ -249,7 +270,9 @@ impl Delegated {
                 err = reasons.join(", "),
                 "Unable to authenticate the request"
             );
-            answers::unauthorized(request)
+            let mut answer = answers::unauthorized(request);
+            self.mark(&User::anonymous(), request.version, &mut answer);
+            answer
         })?;
 
         let verb = request.method.as_str().to_lowercase();
@@ -263,13 +286,23 @@ impl Delegated {
             Err(_) => "error",
         };
         self.metrics.authorized(result, began.elapsed());
-        match decided {
-            Ok(Decision::Allow) => Ok(user),
+        let mut refusal = match decided {
+            Ok(Decision::Allow) => return Ok(user),
             Ok(Decision::Deny(reason) | Decision::NoOpinion(reason)) => {
                 tracing::debug!(target: REFUSALS, URI = request_target(&request.uri), user = user.name, reason, "Forbidden");
-                Err(answers::forbidden(request, &user.name, &verb, &reason))
+                answers::forbidden(request, &user.name, &verb, &reason)
             }
-            Err(error) => Err(answers::internal_error(&request.uri, &error)),
+            Err(error) => answers::internal_error(&request.uri, &error),
+        };
+        self.mark(&user, request.version, &mut refusal);
+        Err(refusal)
+    }
+
+    /// Marks the answer with [`OfStranger`] if it is one, unless the feature gate
+    /// `UnauthenticatedHTTP2DOSMitigation` is off.
+    fn mark(&self, user: &User, version: Version, answer: &mut Response) {
+        if version == Version::HTTP_2 && user.is_stranger() && !self.keeps_strangers {
+            answer.extensions_mut().insert(OfStranger);
         }
     }
 
@@ -330,7 +363,8 @@ impl Delegated {
             self.metrics.expiration.observe(remaining);
             let outcome = outcome.clone();
             let outcome = outcome.map_err(|error| format!("verifying certificate failed: {error}"));
-            match outcome.and_then(|()| holder.clone().user()) {
+            let has_uid = !self.ignores_uid_of_certificates;
+            match outcome.and_then(|()| holder.clone().user(has_uid)) {
                 Ok(Some(user)) => return Ok(user),
                 Ok(None) => {}
                 Err(reason) => reasons.push(reason),

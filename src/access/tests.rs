@@ -217,6 +217,48 @@ fn try_world(change: impl FnOnce(&mut Delegation), asks: bool) -> Result<World, 
     })
 }
 
+/// Feature gate `UnauthenticatedHTTP2DOSMitigation`.
+#[tokio::test]
+async fn answers_to_strangers_are_marked() {
+    // (gate, version, path, authorization, whether the answer is marked)
+    let cases = [
+        (true, Version::HTTP_2, "/metrics", "", true),
+        (true, Version::HTTP_2, "/healthz", "", true),
+        (true, Version::HTTP_2, "/metrics", "Bearer bad", true),
+        (true, Version::HTTP_2, "/metrics", "Bearer jane", false),
+        (true, Version::HTTP_11, "/metrics", "", false),
+        (false, Version::HTTP_2, "/metrics", "", false),
+        (false, Version::HTTP_2, "/metrics", "Bearer bad", false),
+    ];
+    for (is_on, version, path, authorization, expected) in cases {
+        let world = world(|settings| settings.authentication.keeps_strangers = !is_on);
+        let request = Request::builder().uri(path).version(version);
+        let request = if authorization.is_empty() {
+            request
+        } else {
+            request.header("authorization", authorization)
+        };
+        let (head, ()) = request.body(()).unwrap().into_parts();
+        let peer = Peer {
+            address: SocketAddr::from(([192, 0, 2, 1], 4000)),
+            certificates: None,
+        };
+        let answer = match world.access.check(&head, &peer).await {
+            Ok(caller) => {
+                let mut answer = Response::default();
+                caller.mark(version, &mut answer);
+                answer
+            }
+            Err(refusal) => refusal,
+        };
+        let is_marked = answer.extensions().get::<OfStranger>().is_some();
+        assert_eq!(
+            is_marked, expected,
+            "{is_on} {version:?} {path} {authorization}"
+        );
+    }
+}
+
 type Headers<'a> = &'a [(&'static str, &'a str)];
 
 impl World {

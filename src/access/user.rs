@@ -35,6 +35,11 @@ impl User {
         self
     }
 
+    /// Whether the request had no valid credentials. Upstream: `isAnonymousUser`.
+    pub(super) fn is_stranger(&self) -> bool {
+        self.name == ANONYMOUS || self.is_in(UNAUTHENTICATED)
+    }
+
     /// Whether the user is a member of `group`.
     pub(super) fn is_in(&self, group: &str) -> bool {
         self.groups.iter().any(|member| member == group)

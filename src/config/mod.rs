@@ -5,6 +5,7 @@
 //! All checks run before anything starts, and all errors are reported at once, as upstream's
 //! `Validate` functions do. Upstream: `cmd/kube-controller-manager/app/options`.
 
+mod logging;
 mod metrics;
 mod serving;
 
@@ -14,7 +15,6 @@ use std::time::Duration;
 use crate::command_line::Options;
 use crate::configz;
 pub use crate::features::{FeatureError, Features, Release, Releases};
-use crate::logs::LogFormat;
 use crate::registry::{ControllerRegistry, Selection, UnknownController};
 use crate::spans;
 pub use metrics::{AllowedValues, MetricsSettings};
@@ -149,9 +149,21 @@ pub enum ConfigError {
         "--tracing-endpoint {0:?} must be host:port, or a URL that begins with http:// and has a port"
     )]
     TracingEndpoint(String),
+    /// A period between flushes of the log that is not positive.
+    #[error("flushFrequency: Invalid value: {0:?}: Must be greater than zero")]
+    FlushFrequency(String),
     /// An unknown log format.
     #[error("format: Invalid value: {0:?}: Unsupported log format")]
     LogFormat(String),
+    /// A log format behind a feature gate that is off.
+    #[error("format: Forbidden: Log format {0} is disabled, see LoggingBetaOptions feature")]
+    LogFormatOff(String),
+    /// Verbosities of files, with another log format than text.
+    #[error("vmodule: Forbidden: Only supported for text log format")]
+    Vmodule,
+    /// An option of logs behind a feature gate that is off.
+    #[error("options.{0}: Forbidden: Feature LoggingAlphaOptions is disabled")]
+    LogOption(&'static str),
     /// An invalid feature gate or emulated version.
     #[error(transparent)]
     Feature(#[from] FeatureError),
@@ -166,6 +178,11 @@ pub enum ConfigError {
         "--requestheader-uid-headers is set without specifying the standard X-Remote-Uid header - API aggregation will not work"
     )]
     UidHeaders,
+    /// UID headers without their feature gate.
+    #[error(
+        "--requestheader-uid-headers requires the \"RemoteRequestHeaderUID\" feature to be enabled"
+    )]
+    UidHeadersOff,
     /// A `*` that is not the last character.
     #[error("only trailing * allowed in {0:?}")]
     Star(String),
@@ -184,6 +201,19 @@ pub enum ConfigError {
 }
 
 impl ConfigError {
+    /// Whether upstream finds this error before it selects the format of its log. The error is then logged as text.
+    pub(crate) fn precedes_logs(&self) -> bool {
+        matches!(
+            self,
+            Self::Feature(_)
+                | Self::FlushFrequency(_)
+                | Self::LogFormat(_)
+                | Self::LogFormatOff(_)
+                | Self::Vmodule
+                | Self::LogOption(_)
+        )
+    }
+
     /// The information and the warning that upstream logs before this error, if there are any. The
     /// missing blank is upstream's.
     pub fn advice(&self) -> Option<(String, String)> {
@@ -297,6 +327,10 @@ impl Config {
                 .map(ConfigError::from)
                 .collect::<Vec<_>>()
         })?;
+        let of_logs = logging::check(&options, &features);
+        if !of_logs.is_empty() {
+            return Err(of_logs);
+        }
         let mut errors = check(&options);
         let controllers = registry
             .at(features.releases.emulated)
@@ -305,7 +339,7 @@ impl Config {
                 errors.extend(unknown.into_iter().map(ConfigError::from));
                 Selection::default()
             });
-        let serving = serving::read(&options).unwrap_or_else(|found| {
+        let serving = serving::read(&options, &features).unwrap_or_else(|found| {
             errors.extend(found);
             None
         });
@@ -446,9 +480,6 @@ fn check(options: &Options) -> Vec<ConfigError> {
             "be between 0 and 1000000",
             rate,
         ));
-    }
-    if let Err(format) = LogFormat::from_flag(&options.text("logging-format")) {
-        errors.push(ConfigError::LogFormat(format));
     }
     errors
 }
@@ -638,7 +669,7 @@ mod tests {
 
     #[test]
     fn invalid_values_are_refused_with_upstreams_messages() {
-        let cases: [(&[(&str, &str)], &str); 24] = [
+        let cases: [(&[(&str, &str)], &str); 31] = [
             (
                 &[("controllers", "nope")],
                 r#""nope" is not in the list of known controllers"#,
@@ -686,6 +717,55 @@ mod tests {
             (
                 &[("logging-format", "xml")],
                 r#"format: Invalid value: "xml": Unsupported log format"#,
+            ),
+            (
+                &[("logging-format", "xml"), ("log-flush-frequency", "0s")],
+                r#"[flushFrequency: Invalid value: "0s": Must be greater than zero, format: Invalid value: "xml": Unsupported log format]"#,
+            ),
+            (
+                &[("logging-format", "json"), ("vmodule", "a=1")],
+                "vmodule: Forbidden: Only supported for text log format",
+            ),
+            (
+                &[
+                    ("logging-format", "json"),
+                    ("feature-gates", "LoggingBetaOptions=false"),
+                    ("concurrent-job-syncs", "0"),
+                ],
+                "format: Forbidden: Log format json is disabled, see LoggingBetaOptions feature",
+            ),
+            (
+                &[
+                    ("log-text-split-stream", "true"),
+                    ("log-json-info-buffer-size", "1Ki"),
+                    ("log-text-info-buffer-size", "0Ki"),
+                ],
+                "[options.text.splitStream: Forbidden: Feature LoggingAlphaOptions is disabled, options.json.infoBufferSize: \
+                 Forbidden: Feature LoggingAlphaOptions is disabled]",
+            ),
+            (
+                &[
+                    ("log-text-split-stream", "true"),
+                    ("feature-gates", "LoggingAlphaOptions=true"),
+                    ("concurrent-job-syncs", "0"),
+                ],
+                "concurrent-job-syncs must be greater than 0, but got 0",
+            ),
+            (
+                &[
+                    ("requestheader-uid-headers", "X-Remote-Uid"),
+                    ("feature-gates", "RemoteRequestHeaderUID=false"),
+                ],
+                r#"--requestheader-uid-headers requires the "RemoteRequestHeaderUID" feature to be enabled"#,
+            ),
+            (
+                &[
+                    ("requestheader-uid-headers", "x"),
+                    ("feature-gates", "RemoteRequestHeaderUID=false"),
+                    ("concurrent-job-syncs", "0"),
+                ],
+                "[concurrent-job-syncs must be greater than 0, but got 0, --requestheader-uid-headers requires the \
+                 \"RemoteRequestHeaderUID\" feature to be enabled]",
             ),
             (
                 &[("feature-gates", "LogarithmicScaleDown=false")],

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use super::ConfigError;
 use crate::command_line::Options;
+use crate::features::Features;
 
 /// Settings of the server for health, metrics and configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,6 +54,10 @@ pub struct AuthenticationSettings {
     pub proxy_ca: Option<PathBuf>,
     /// Headers that such a proxy sets.
     pub proxy_headers: ProxyHeaders,
+    /// Whether users of client certificates have no UID.
+    pub ignores_uid_of_certificates: bool,
+    /// Whether HTTP/2 connections stay open after a request without a user.
+    pub keeps_strangers: bool,
     /// Whether the ConfigMap is ignored.
     pub skip_lookup: bool,
     /// Whether a refused read of the ConfigMap is accepted.
@@ -139,14 +144,17 @@ pub struct NamedPair {
 }
 
 /// Reads the flags of the server; `None` if `--secure-port` is 0.
-pub(super) fn read(options: &Options) -> Result<Option<Serving>, Vec<ConfigError>> {
+pub(super) fn read(
+    options: &Options,
+    features: &Features,
+) -> Result<Option<Serving>, Vec<ConfigError>> {
     let port = match options.int("secure-port") {
         0 => return Ok(None),
         port @ ..0 => return Err(vec![ConfigError::PortTooLow(port)]),
         port => u16::try_from(port).map_err(|_| vec![ConfigError::PortTooHigh(port)])?,
     };
     let address: IpAddr = options.ip("bind-address");
-    let access = Access::Delegated(Box::new(delegation(options)?));
+    let access = Access::Delegated(Box::new(delegation(options, features)?));
     Ok(Some(Serving {
         address: SocketAddr::new(address, port),
         tls: Some(tls(options).map_err(|error| vec![error])?),
@@ -246,8 +254,29 @@ fn named_pair(text: &str) -> NamedPair {
     }
 }
 
+/// Upstream: the last part of `RequestHeaderAuthenticationOptions.Validate`.
+fn check_uid_headers(names: &[String], features: &Features) -> Vec<ConfigError> {
+    if names.is_empty() {
+        return Vec::new();
+    }
+    if !features.is_on("RemoteRequestHeaderUID") {
+        return vec![ConfigError::UidHeadersOff];
+    }
+    let mut errors = Vec::new();
+    if names.iter().any(|name| name.trim().is_empty()) {
+        errors.push(ConfigError::EmptyHeader("requestheader-uid-headers"));
+    }
+    if !names
+        .iter()
+        .any(|name| name.eq_ignore_ascii_case("x-remote-uid"))
+    {
+        errors.push(ConfigError::UidHeaders);
+    }
+    errors
+}
+
 /// Reads the flags of authentication and authorization. Reports all their errors at once.
-fn delegation(options: &Options) -> Result<Delegation, Vec<ConfigError>> {
+fn delegation(options: &Options, features: &Features) -> Result<Delegation, Vec<ConfigError>> {
     let mut errors = Vec::new();
     let mut headers = |flag: &'static str| {
         let names = options.list(flag);
@@ -261,16 +290,9 @@ fn delegation(options: &Options) -> Result<Delegation, Vec<ConfigError>> {
         groups: headers("requestheader-group-headers"),
         extra_prefixes: headers("requestheader-extra-headers-prefix"),
         allowed_names: headers("requestheader-allowed-names"),
-        uid: headers("requestheader-uid-headers"),
+        uid: options.list("requestheader-uid-headers"),
     };
-    if !proxy_headers.uid.is_empty()
-        && !proxy_headers
-            .uid
-            .iter()
-            .any(|name| name.eq_ignore_ascii_case("x-remote-uid"))
-    {
-        errors.push(ConfigError::UidHeaders);
-    }
+    errors.extend(check_uid_headers(&proxy_headers.uid, features));
     let always_allow = options.list("authorization-always-allow-paths");
     let odd = always_allow
         .iter()
@@ -286,6 +308,8 @@ fn delegation(options: &Options) -> Result<Delegation, Vec<ConfigError>> {
             client_ca: path(options, "client-ca-file"),
             proxy_ca: path(options, "requestheader-client-ca-file"),
             proxy_headers,
+            ignores_uid_of_certificates: !features.is_on("AllowParsingUserUIDFromCertAuth"),
+            keeps_strangers: !features.is_on("UnauthenticatedHTTP2DOSMitigation"),
             skip_lookup: options.bool("authentication-skip-lookup"),
             tolerate_lookup_failure: options.bool("authentication-tolerate-lookup-failure"),
             token_ttl: ttl("authentication-token-webhook-cache-ttl"),

@@ -26,7 +26,7 @@ use tokio_rustls::TlsAcceptor;
 use tower::Service;
 
 use super::path;
-use crate::access::{Chain, Peer};
+use crate::access::{Chain, OfStranger, Peer};
 use crate::config::{self, Certificate, Serving};
 use crate::tls::{self, Resolver, TlsError};
 
@@ -232,9 +232,16 @@ async fn answer(
             }
             let request_guard = RequestGuard::new(&observed);
             let answer = router.clone().call(request);
+            let observed = Arc::clone(&observed);
             async move {
                 let _guard = request_guard;
-                answer.await
+                let answer = answer.await;
+                if let Ok(answer) = &answer
+                    && answer.extensions().get::<OfStranger>().is_some()
+                {
+                    observed.strangers.notify_one();
+                }
+                answer
             }
         });
     let stream = ObservedStream {
@@ -242,11 +249,15 @@ async fn answer(
         traffic: has_heads.then(|| Arc::clone(&traffic)),
     };
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
-    let ended = tokio::select! {
-        ended = &mut connection => ended,
-        () = traffic.timed_out() => {
-            connection.as_mut().graceful_shutdown();
-            timeout(SHUTDOWN_GRACE, connection).await.unwrap_or(Ok(()))
+    let ended = loop {
+        tokio::select! {
+            ended = &mut connection => break ended,
+            // Requests in progress are still answered.
+            () = traffic.strangers.notified() => connection.as_mut().graceful_shutdown(),
+            () = traffic.timed_out() => {
+                connection.as_mut().graceful_shutdown();
+                break timeout(SHUTDOWN_GRACE, connection.as_mut()).await.unwrap_or(Ok(()));
+            }
         }
     };
     if let Err(error) = ended {
@@ -259,6 +270,8 @@ struct Traffic {
     now: Mutex<Now>,
     /// Notified when the deadline may have changed.
     changed: Notify,
+    /// Notified by the answer to a request without a user, which is the last one of an HTTP/2 connection.
+    strangers: Notify,
 }
 
 /// The current state of a connection.
@@ -280,6 +293,7 @@ impl Traffic {
                 begun: None,
             }),
             changed: Notify::new(),
+            strangers: Notify::new(),
         }
     }
 
@@ -439,6 +453,44 @@ mod tests {
         let _ = stream.read_to_end(&mut got).await;
         serving.await.unwrap();
         (String::from_utf8_lossy(&got).into_owned(), start.elapsed())
+    }
+
+    async fn marked() -> impl axum::response::IntoResponse {
+        (axum::Extension(OfStranger), "ok")
+    }
+
+    /// The time from the answer to a request by HTTP/2 until the server has closed the connection.
+    async fn lifetime_after(path: &str) -> Duration {
+        let (near, far) = tokio::io::duplex(64 * 1024);
+        let peer = Peer {
+            address: SocketAddr::from(([192, 0, 2, 1], 4000)),
+            certificates: None,
+        };
+        let router = Router::new()
+            .route("/ok", get(ok))
+            .route("/marked", get(marked));
+        let builder = auto::Builder::new(TokioExecutor::new()).http2_only();
+        tokio::spawn(answer(far, peer, builder, router, false));
+        let executor = TokioExecutor::new();
+        let client = hyper::client::conn::http2::handshake(executor, TokioIo::new(near));
+        let (mut sender, connection) = client.await.unwrap();
+        let connection = tokio::spawn(connection);
+        let request = http::Request::get(format!("http://x{path}"));
+        let request = request.body(axum::body::Body::empty()).unwrap();
+        let response = sender.send_request(request).await.unwrap();
+        assert_eq!(response.status(), 200);
+        let body = axum::body::to_bytes(axum::body::Body::new(response.into_body()), 100);
+        assert_eq!(&body.await.unwrap()[..], b"ok");
+        let start = Instant::now();
+        let _ = connection.await.unwrap();
+        start.elapsed()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_to_a_stranger_is_the_last_one_of_its_connection() {
+        let [kept, ended] = ["/ok", "/marked"].map(lifetime_after);
+        assert!(kept.await >= IDLE);
+        assert_eq!(ended.await, Duration::ZERO);
     }
 
     /// Paused time advances only while the server waits, so the elapsed time is the server's limit.

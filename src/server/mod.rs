@@ -237,9 +237,12 @@ async fn guard(
             .unwrap_or_else(|| unreachable!("every connection notes its peer"));
         match access.check(&head, &peer).await {
             Ok(caller) => {
+                let version = head.version;
                 let mut request = Request::from_parts(head, body);
-                request.extensions_mut().insert(caller);
-                next.run(request).await
+                request.extensions_mut().insert(caller.clone());
+                let mut answer = next.run(request).await;
+                caller.mark(version, &mut answer);
+                answer
             }
             Err(refusal) => refusal,
         }

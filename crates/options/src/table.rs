@@ -242,9 +242,9 @@ pub const SECTIONS: &[(&str, &[Flag])] = &[
     ("Logs", &[
         flag("log-flush-frequency", Duration, "5s", Moot, "most time between log flushes"),
         flag("log-json-info-buffer-size", Quantity, "0", Moot, "info buffer of split JSON output (alpha, gate LoggingAlphaOptions)"),
-        flag("log-json-split-stream", Bool, "false", Inert, "JSON: errors to stderr, info to stdout (alpha)"),
+        flag("log-json-split-stream", Bool, "false", Live, "JSON: errors to stderr, info to stdout (alpha)"),
         flag("log-text-info-buffer-size", Quantity, "0", Moot, "info buffer of split text output (alpha)"),
-        flag("log-text-split-stream", Bool, "false", Inert, "text: errors to stderr, info to stdout (alpha)"),
+        flag("log-text-split-stream", Bool, "false", Live, "text: errors to stderr, info to stdout (alpha)"),
         flag("logging-format", String, "text", Live, "text, or json (gate LoggingBetaOptions, on)"),
         flag("v", Level, "0", Live, "log verbosity: 0 failures and leadership, 2 decisions, 4 syncs, 6 requests; short form -v"),
         flag("vmodule", Vmodule, "", Inert, "per-file verbosity, text format only"),

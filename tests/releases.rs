@@ -55,6 +55,8 @@ fn effect(effect: Effect) -> String {
     let state = |state: bool| if state { "on" } else { "off" };
     match effect {
         Effect::Acts => "acts".to_owned(),
+        Effect::Same(reason) => format!("no difference: {reason}"),
+        Effect::Locked => "locked".to_owned(),
         Effect::Always(fixed, reason) => format!("always {}: {reason}", state(fixed)),
     }
 }

@@ -151,7 +151,12 @@ impl ServingTrustBundle {
     /// Publishes bundles in the version of `T` until `stop`.
     async fn publish<T: TrustBundle>(self, stop: CancellationToken) {
         let mut ctx = self.ctx;
-        let informers = InformerFactory::new(self.client.clone(), Duration::ZERO, &Registry::new());
+        let informers = InformerFactory::with_features(
+            self.client.clone(),
+            Duration::ZERO,
+            &Registry::new(),
+            &ctx.features,
+        );
         ctx.informers = informers.expect("the registry is new");
         let mut keyed = Keyed::<T>::new(&ctx, NAME, "ca_cert_publisher_cluster_trust_bundles");
         let bundles = keyed.objects().clone();

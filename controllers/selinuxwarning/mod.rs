@@ -3,6 +3,8 @@
 //!
 //! pods, claims, volumes, CSI drivers -> queue of pods -> ([`labels`], [`conflicts`]) -> Events
 //!
+//! Without the feature gate `SELinuxMountReadWriteOncePod`, no volume is mounted with a label, and so nothing conflicts.
+//!
 //! Upstream: `pkg/controller/volume/selinuxwarning`. Differences:
 //!
 //! - Volumes without a plugin that attaches them, such as `hostPath`, are left out. Upstream knows two
@@ -15,7 +17,7 @@ mod labels;
 mod metrics;
 mod sync;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::sync::Arc;
 
@@ -24,6 +26,7 @@ use parking_lot::{Mutex, MutexGuard};
 use steersman_helpers::pods_by_claim::PodsByClaim;
 use steersman_helpers::volume::VolumeResolver;
 use steersman_objects::{CsiDriver, PersistentVolume, PersistentVolumeClaim, Pod, SelinuxPod};
+use steersman_options::features::SELINUX_MOUNT_READ_WRITE_ONCE_POD;
 use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
 use steersman_runtime::events::EventRecorder;
 use steersman_runtime::informer::Store;
@@ -75,6 +78,7 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
         pods_by_claim: PodsByClaim::of(&pods.store()),
         resolver: VolumeResolver::new(claims.store(), volumes.store()),
         drivers: drivers.store(),
+        mounts_labels: ctx.features.is_on(SELINUX_MOUNT_READ_WRITE_ONCE_POD),
         recorder: ctx.recorder(COMPONENT, ctx.client(NAME)),
     });
     metrics::show_conflicts(&ctx.registry, &shared).map_err(|source| InitError {
@@ -99,6 +103,8 @@ struct Shared {
     pods_by_claim: PodsByClaim,
     resolver: VolumeResolver,
     drivers: Store<CsiDriver>,
+    /// Whether volumes are mounted with labels at all.
+    mounts_labels: bool,
     recorder: EventRecorder,
 }
 

@@ -65,6 +65,10 @@ impl Shared {
     ///
     /// The other volumes of the pod are compared all the same, as upstream.
     fn sync_volumes(&self, key: &ObjectKey, pod: &SelinuxPod) -> Result<(), SyncError> {
+        // Upstream then takes each use for `Recursive` and without a label, which conflict with nothing.
+        if !self.mounts_labels {
+            return Ok(());
+        }
         self.used().remove_namesake(key, &pod.meta.uid);
         let mut mounted = labels::mounted(pod);
         let mut result = Ok(());

@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use steersman_options::features::FeatureGates;
+use steersman_runtime::controller::ControllerContext;
 use tokio::time::Instant;
 
 use super::DESCRIPTOR;
@@ -61,11 +63,19 @@ struct Warnings(World);
 
 impl Warnings {
     async fn with(objects: &[Value]) -> Self {
+        Self::gated(FeatureGates::default(), objects).await
+    }
+
+    async fn gated(features: FeatureGates, objects: &[Value]) -> Self {
         let mut world = World::bare().await;
         for object in objects {
             world.cluster.load(object.clone()).unwrap();
         }
-        world.restart(&[DESCRIPTOR]).await;
+        let configure = |mut context: ControllerContext| {
+            context.features = features.clone();
+            context
+        };
+        world.restart_with(&[DESCRIPTOR], configure).await;
         Self(world)
     }
 
@@ -152,6 +162,21 @@ async fn two_labels_of_one_volume_are_a_conflict_until_a_pod_ends() {
             warnings.metric().is_empty()
         })
         .await;
+}
+
+/// The number of Events about two pods and one volume, and about a pod with two labels, and the size of the metric.
+pub(crate) async fn conflicts_with(features: FeatureGates) -> (usize, usize) {
+    let objects = [
+        driver(true),
+        volume(),
+        claim(),
+        pod("a", &["s0:c1,c2"]),
+        pod("b", &["s0:c98,c99"]),
+        pod("c", &["s0:c3", "s0:c4"]),
+    ];
+    let warnings = Warnings::gated(features, &objects).await;
+    warnings.0.a_minute().await;
+    (warnings.events().len(), warnings.metric().len())
 }
 
 /// Without the support of the driver, volumes are labelled one file after the other.

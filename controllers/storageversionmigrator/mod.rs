@@ -28,6 +28,7 @@ use std::sync::Arc;
 
 use steersman_client::discovery::RestMapper;
 use steersman_objects::{GroupResource, Object, ObjectKey, StorageVersionMigration};
+use steersman_options::features::IN_ORDER_INFORMERS;
 use steersman_runtime::controller::{
     Controller, ControllerContext, Descriptor, INFORMERS, InitError,
 };
@@ -97,21 +98,33 @@ const SINGLE: usize = 1;
 const QPS_FACTOR: f32 = 20.0;
 const BURST_FACTOR: u32 = 100;
 
-/// The garbage collector is off.
-///
-/// Upstream lists objects from the cache of the garbage collector, so it cannot run without one.
+/// A part of the manager that upstream's controller needs is off.
 #[derive(Debug, thiserror::Error)]
-#[error("storage version migrator requires garbage collector")]
-struct NoCollector;
+enum Missing {
+    /// Upstream lists objects from the cache of the garbage collector.
+    #[error("storage version migrator requires garbage collector")]
+    Collector,
+    /// Upstream compares the version of a migration with that of a cache.
+    #[error("storage version migrator requires the InOrderInformers feature gate to be enabled")]
+    InOrderInformers,
+}
+
+/// The conditions are upstream's, so that one set of flags starts both managers.
+fn check(ctx: &ControllerContext) -> Result<(), Missing> {
+    if !ctx.options.bool("enable-garbage-collector") {
+        return Err(Missing::Collector);
+    }
+    if ctx.release.checks_storage_migrations() && !ctx.features.is_on(IN_ORDER_INFORMERS) {
+        return Err(Missing::InOrderInformers);
+    }
+    Ok(())
+}
 
 fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
-    // The condition is upstream's, so that one set of flags starts both managers.
-    if !ctx.options.bool("enable-garbage-collector") {
-        return Err(InitError {
-            controller: NAME,
-            source: NoCollector.into(),
-        });
-    }
+    check(ctx).map_err(|missing| InitError {
+        controller: NAME,
+        source: missing.into(),
+    })?;
     let client = ctx.client(NAME).rethrottled(QPS_FACTOR, BURST_FACTOR);
     let mut versions = Keyed::<StorageVersionMigration>::new(ctx, NAME, QUEUE);
     let mut migrations = Keyed::<StorageVersionMigration>::new(ctx, NAME, NAME);

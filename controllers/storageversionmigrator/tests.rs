@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 use steersman_devcluster::definitions::definition;
 use steersman_devcluster::faults::{Matcher, conflict, internal_error};
 use steersman_devcluster::status::Status;
+use steersman_options::features::{FeatureGates, IN_ORDER_INFORMERS};
 use steersman_releases::Release;
 use steersman_runtime::controller::ControllerContext;
 
@@ -472,6 +473,25 @@ async fn an_unchanged_object_is_rewritten_after_a_conflict() {
     world.create(migration("m", "", "configmaps")).await;
     assert_eq!(world.conditions_of("m").await, [completed(), succeeded()]);
     assert_eq!(world.rewritten(), ["a 409", "a 200", "b 200"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn changes_in_order_are_required_since_1_35() {
+    let world = World::bare().await;
+    for (minor, is_on, expected) in [(34, false, true), (35, false, false), (35, true, true)] {
+        let mut context = world.context();
+        context.release = Release::of_minor(minor);
+        context.features = FeatureGates::new(|name| is_on || name != IN_ORDER_INFORMERS.name);
+        let built = (DESCRIPTOR.init)(&context);
+        assert_eq!(built.is_ok(), expected, "1.{minor}");
+        if let Err(error) = built {
+            assert_eq!(
+                error.to_string(),
+                "build storage-version-migrator-controller: storage version migrator requires the InOrderInformers feature gate to be \
+                 enabled"
+            );
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]

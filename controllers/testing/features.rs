@@ -2,17 +2,22 @@
 
 use std::time::Duration;
 
+use prometheus::Registry;
 use serde_json::{Value, json};
 use steersman_devcluster::Admission;
 use steersman_devcluster::definitions::definition;
+use steersman_objects::Node;
 use steersman_options::features::{self, FeatureGates, Gate};
+use steersman_runtime::informer::InformerFactory;
 
 use super::NAMESPACE;
 use super::world::World;
 use crate::nodelifecycle::tests::leases::ready_beside_an_old_cache_of_leases;
+use crate::selinuxwarning::tests::conflicts_with;
 use crate::{
     daemonset, deployment, devicetainteviction, endpointslice, job, namespace, podautoscaler,
     podgc, protection, replicaset, resourceclaim, resourcequota, statefulset,
+    storageversionmigrator,
 };
 
 const KEEP: &str = "example.com/keep";
@@ -465,6 +470,23 @@ async fn create_job(world: &World, spec: Value) {
     world.create(job).await;
 }
 
+/// The number of lists that fill a cache of nodes.
+async fn lists_to_fill(world: &World, features: &FeatureGates) -> Value {
+    let context = world.context();
+    let client = context.client("lists-nodes");
+    let informers =
+        InformerFactory::with_features(client, Duration::ZERO, &Registry::new(), features);
+    let informers = informers.unwrap();
+    informers.shared::<Node>();
+    informers.start(&context.tasks, &context.stop);
+    assert!(informers.wait_synced(&context.stop).await);
+    let requests = world.requests_of("lists-nodes");
+    let lists = requests
+        .iter()
+        .filter(|request| request.starts_with("list "));
+    json!(lists.count())
+}
+
 /// The number of pods of a Job that names another controller.
 async fn pods_of_another_manager(world: &World) -> Value {
     create_job(world, json!({"managedBy": "example.com/queue"})).await;
@@ -647,6 +669,22 @@ async fn every_gate_that_controllers_read_has_an_effect() {
                 ),
                 features::IN_PLACE_POD_VERTICAL_SCALING => {
                     (counted_while_resized(&world).await, json!("2"), json!("1"))
+                }
+                features::IN_ORDER_INFORMERS => {
+                    let mut context = world.context();
+                    context.features = FeatureGates::new(|name| name != gate.name || is_on);
+                    let built = (storageversionmigrator::DESCRIPTOR.init)(&context);
+                    (json!(built.is_ok()), json!(true), json!(false))
+                }
+                features::SELINUX_MOUNT_READ_WRITE_ONCE_POD => {
+                    let set = FeatureGates::new(|name| name != gate.name || is_on);
+                    let found = json!(conflicts_with(set).await);
+                    // Upstream's answer about a label is empty then, so the containers of one pod may differ, too.
+                    (found, json!([3, 2]), json!([0, 0]))
+                }
+                features::WATCH_LIST_CLIENT => {
+                    let set = FeatureGates::new(|name| name != gate.name || is_on);
+                    (lists_to_fill(&world, &set).await, json!(0), json!(1))
                 }
                 features::JOB_MANAGED_BY => {
                     (pods_of_another_manager(&world).await, json!(0), json!(1))

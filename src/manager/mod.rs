@@ -258,16 +258,17 @@ impl Manager {
         }
 
         let resync = jittered(self.config.min_resync);
-        let informers = InformerFactory::new(
+        let features = self.config.features.for_controllers();
+        let informers = InformerFactory::with_features(
             self.clients.make_for_work("shared-informers", LIST_TIMEOUT),
             resync,
             &self.registry,
+            &features,
         )?;
         if let Some(ui) = &self.ui {
             ui.set_informers(&informers);
         }
         let controllers = &self.config.controllers;
-        let features = self.config.features.for_controllers();
         // Without a private key, the token controller needs no caches of Secrets.
         let tokens = controllers.tokens.iter().filter(|_| self.has_account_key());
         for descriptor in tokens.chain(&controllers.enabled) {

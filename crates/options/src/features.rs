@@ -57,6 +57,8 @@ pub const HPA_CONFIGURABLE_TOLERANCE: Gate = Gate::on("HPAConfigurableTolerance"
 pub const HPA_GENERATION: Gate = Gate::off("HPAGeneration");
 /// A HorizontalPodAutoscaler with `minReplicas: 0` scales its target to zero and back.
 pub const HPA_SCALE_TO_ZERO: Gate = Gate::off("HPAScaleToZero");
+/// The storage version migrator needs it since 1.35. Steersman always keeps the order of changes.
+pub const IN_ORDER_INFORMERS: Gate = Gate::on("InOrderInformers");
 /// Quotas count the resources in the status of resized pods.
 pub const IN_PLACE_POD_VERTICAL_SCALING: Gate = Gate::on("InPlacePodVerticalScaling");
 /// Jobs with another `spec.managedBy` are left to their controller.
@@ -87,6 +89,8 @@ pub const POD_OBSERVED_GENERATION_TRACKING: Gate = Gate::on("PodObservedGenerati
 pub const PREFER_SAME_TRAFFIC_DISTRIBUTION: Gate = Gate::on("PreferSameTrafficDistribution");
 /// Quotas count the storage that the expansion of a claim has allocated.
 pub const RECOVER_VOLUME_EXPANSION_FAILURE: Gate = Gate::on("RecoverVolumeExpansionFailure");
+/// Volumes may be mounted with an SELinux label. Without it, such labels never conflict.
+pub const SELINUX_MOUNT_READ_WRITE_ONCE_POD: Gate = Gate::on("SELinuxMountReadWriteOncePod");
 /// The strategy `Recreate` of StatefulSets. Releases before 1.37 lack it.
 pub const STATEFUL_SET_RECREATE_STRATEGY: Gate = Gate::off("StatefulSetRecreateStrategy");
 /// The StatefulSet controller compares revisions of other versions by their meaning. 1.33 lacks the gate.
@@ -98,11 +102,13 @@ pub const TAINT_TOLERATION_COMPARISON_OPERATORS: Gate =
     Gate::off("TaintTolerationComparisonOperators");
 /// VolumeAttributesClasses decide which volume a claim gets, and which quotas count it.
 pub const VOLUME_ATTRIBUTES_CLASS: Gate = Gate::on("VolumeAttributesClass");
+/// Informers read the first state as a stream of single objects, rather than as a list.
+pub const WATCH_LIST_CLIENT: Gate = Gate::on("WatchListClient");
 /// A Job whose pods have to start together gets a Workload and a PodGroup.
 pub const WORKLOAD_WITH_JOB: Gate = Gate::off("WorkloadWithJob");
 
 /// All gates of this module, sorted by name.
-pub const ALL: [Gate; 28] = [
+pub const ALL: [Gate; 31] = [
     DRA_ADMIN_ACCESS,
     DRA_DEVICE_TAINT_RULES,
     DRA_EXTENDED_RESOURCE,
@@ -113,6 +119,7 @@ pub const ALL: [Gate; 28] = [
     HPA_CONFIGURABLE_TOLERANCE,
     HPA_GENERATION,
     HPA_SCALE_TO_ZERO,
+    IN_ORDER_INFORMERS,
     IN_PLACE_POD_VERTICAL_SCALING,
     JOB_MANAGED_BY,
     JOB_POD_REPLACEMENT_POLICY,
@@ -126,10 +133,12 @@ pub const ALL: [Gate; 28] = [
     POD_OBSERVED_GENERATION_TRACKING,
     PREFER_SAME_TRAFFIC_DISTRIBUTION,
     RECOVER_VOLUME_EXPANSION_FAILURE,
+    SELINUX_MOUNT_READ_WRITE_ONCE_POD,
     STATEFUL_SET_RECREATE_STRATEGY,
     STATEFUL_SET_SEMANTIC_REVISION_COMPARISON,
     TAINT_TOLERATION_COMPARISON_OPERATORS,
     VOLUME_ATTRIBUTES_CLASS,
+    WATCH_LIST_CLIENT,
     WORKLOAD_WITH_JOB,
 ];
 

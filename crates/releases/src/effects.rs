@@ -1,7 +1,8 @@
 //! The feature gates that upstream's manager reads, and their effect here.
 //!
 //! The list comes from `Enabled(features.…)` in `cmd/kube-controller-manager`, `pkg/controller`,
-//! `pkg/quota`, and the libraries of the manager, in the branches of all known releases.
+//! `pkg/quota`, `pkg/volume`, and the libraries of the manager, in the branches of all known releases. The libraries
+//! contain code of kube-apiserver and kubelets that a manager never calls; its gates are left out.
 
 /// The effect of a gate on Steersman.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -10,31 +11,43 @@ pub enum Effect {
     Acts,
     /// Steersman always behaves as with this state, for this reason.
     Always(bool, &'static str),
+    /// Both states are the same in upstream, too, for this reason.
+    Same(&'static str),
+    /// No known release lets a user change it.
+    Locked,
 }
 
 impl Effect {
     /// The state that the behaviour corresponds to, unless the gate acts.
     pub fn fixed_state(self) -> Option<bool> {
         match self {
-            Self::Acts => None,
+            Self::Acts | Self::Same(_) | Self::Locked => None,
             Self::Always(state, _) => Some(state),
         }
     }
 }
 
-use Effect::{Acts, Always};
+use Effect::{Acts, Always, Locked, Same};
 
 /// The reason for gates of upstream's client library.
 const CLIENT: &str = "about upstream's client library";
 /// The reason for the gates of stale caches.
 const OWN_WRITES: &str = "every sync waits until its cache has the controller's own writes";
 
+/// The reason for the order of changes.
+const IN_ORDER: &str = "handlers get changes in the order of the watch. If it is off, the storage version migrator refuses to start since 1.35, as \
+     upstream";
+
 /// The gates that upstream's manager reads, sorted by name.
 // One line per gate keeps this readable as a table.
 #[rustfmt::skip]
 pub const READ: &[(&str, Effect)] = &[
     ("APIServerIdentity", Acts),
+    ("AllowParsingUserUIDFromCertAuth", Acts),
     ("AtomicFIFO", Always(true, CLIENT)),
+    ("AuthorizeWithSelectors", Always(true, "the type check of policies knows `fieldSelector` and `labelSelector` of the authorizer")),
+    ("CBORServingAndStorage", Always(false, "`/flagz` and `/statusz` are text, JSON or YAML; read since 1.36")),
+    ("CSIMigrationPortworx", Locked),
     ("ClientsAllowCARotation", Always(true, "files of authorities are read again when they change")),
     ("ClientsAllowCBOR", Always(false, "requests and answers are JSON")),
     ("ClientsAllowTLSCacheGC", Always(true, CLIENT)),
@@ -42,10 +55,12 @@ pub const READ: &[(&str, Effect)] = &[
     ("ClusterTrustBundle", Acts),
     ("ComponentFlagz", Acts),
     ("ComponentStatusz", Acts),
+    ("ContextualLogging", Always(true, "each log line has the fields of its controller and object")),
     ("ControllerManagerReleaseLeaderElectionLockOnExit", Always(true, "the Lease is released after the last write")),
     ("CoordinatedLeaderElection", Acts),
-    ("CronJobsScheduledAnnotation", Acts),
+    ("CronJobsScheduledAnnotation", Locked),
     ("DRAAdminAccess", Acts),
+    ("DRAConsumableCapacity", Always(false, "only selectors of DeviceTaintRules of 1.34 read it")),
     ("DRADeviceTaintRules", Acts),
     ("DRADeviceTaints", Acts),
     ("DRAExtendedResource", Acts),
@@ -59,11 +74,19 @@ pub const READ: &[(&str, Effect)] = &[
     ("HPAGeneration", Acts),
     ("HPAOptimizedSelectorStore", Always(true, "selectors of a namespace are compared with the different label sets of its pods")),
     ("HPAScaleToZero", Acts),
-    ("InOrderInformers", Always(true, CLIENT)),
+    ("HonorPVReclaimPolicy", Locked),
+    ("InOrderInformers", Always(true, IN_ORDER)),
+    ("InOrderInformersBatchProcess", Always(true, "the objects of a list enter the cache in one step")),
     ("InPlacePodVerticalScaling", Acts),
+    ("InTreePluginPortworxUnregister", Same("`CSIMigrationPortworx` is locked, so the CSI driver has these volumes")),
     ("InformerResourceVersion", Acts),
+    ("JobBackoffLimitPerIndex", Locked),
     ("JobManagedBy", Acts),
     ("JobPodReplacementPolicy", Acts),
+    ("JobSuccessPolicy", Locked),
+    ("LogarithmicScaleDown", Locked),
+    ("LoggingAlphaOptions", Acts),
+    ("LoggingBetaOptions", Acts),
     ("MaxUnavailableStatefulSet", Acts),
     ("MultiCIDRServiceAllocator", Acts),
     ("MutableSchedulingDirectivesForSuspendedJobs", Acts),
@@ -73,25 +96,34 @@ pub const READ: &[(&str, Effect)] = &[
     ("PersistentVolumeClaimUnusedSinceTime", Acts),
     ("PodCertificateRequest", Acts),
     ("PodDeletionCost", Acts),
+    ("PodIndexLabel", Locked),
     ("PodLevelResources", Acts),
     ("PodObservedGenerationTracking", Acts),
     ("PreferSameTrafficDistribution", Acts),
     ("RecoverVolumeExpansionFailure", Acts),
+    ("RemoteRequestHeaderUID", Acts),
     ("SELinuxChangePolicy", Acts),
+    ("SELinuxMountReadWriteOncePod", Acts),
     ("SeparateTaintEvictionController", Acts),
+    ("ServiceTrafficDistribution", Locked),
+    ("SidecarContainers", Locked),
     ("StaleControllerConsistencyDaemonSet", Always(true, OWN_WRITES)),
     ("StaleControllerConsistencyHPA", Always(true, OWN_WRITES)),
     ("StaleControllerConsistencyJob", Always(true, OWN_WRITES)),
     ("StaleControllerConsistencyReplicaSet", Always(true, OWN_WRITES)),
     ("StaleControllerConsistencyStatefulSet", Always(true, OWN_WRITES)),
+    ("StatefulSetAutoDeletePVC", Locked),
     ("StatefulSetRecreateStrategy", Acts),
     ("StatefulSetSemanticRevisionComparison", Acts),
     ("StorageVersionAPI", Acts),
     ("StorageVersionMigrator", Acts),
+    ("StrictCostEnforcementForVAP", Locked),
     ("TaintTolerationComparisonOperators", Acts),
+    ("TopologyAwareHints", Locked),
+    ("UnauthenticatedHTTP2DOSMitigation", Acts),
     ("UnlockWhileProcessingFIFO", Always(true, CLIENT)),
     ("VolumeAttributesClass", Acts),
-    ("WatchListClient", Always(true, "lists are streamed if the API server can")),
+    ("WatchListClient", Acts),
     ("WorkloadWithJob", Acts),
 ];
 
@@ -111,6 +143,15 @@ mod tests {
         assert!(READ.is_sorted_by(|a, b| a.0 < b.0));
         for (name, _) in READ {
             assert!(Gate::find(name).is_some(), "{name}");
+        }
+    }
+
+    #[test]
+    fn locked_gates_are_those_that_no_release_lets_a_user_change() {
+        for (name, effect) in READ {
+            let gate = Gate::find(name).unwrap();
+            let is_free = Release::known().any(|release| gate.is_free_in(release));
+            assert_eq!(*effect != Locked, is_free, "{name}");
         }
     }
 

@@ -134,7 +134,8 @@ impl Release {
     }
 
     /// Whether the storage version migrator gives up unknown resources after a minute, and looks at verbs. It also skips
-    /// later objects, repeats failed requests and tells the cause of a failure. Since `v1beta1`.
+    /// later objects, repeats failed requests and tells the cause of a failure. It needs the feature gate
+    /// `InOrderInformers`. Since `v1beta1`.
     pub fn checks_storage_migrations(self) -> bool {
         self >= Self::of_minor(35)
     }

@@ -18,6 +18,7 @@ use tracing::info;
 
 use steersman_client::ApiClient;
 use steersman_objects::Object;
+use steersman_options::features::{FeatureGates, WATCH_LIST_CLIENT};
 use steersman_values::resource::ResourceType;
 use steersman_values::sync::{Mutex, MutexGuard};
 
@@ -83,8 +84,19 @@ impl InformerFactory {
         resync: Duration,
         registry: &Registry,
     ) -> Result<Self, prometheus::Error> {
+        Self::with_features(client, resync, registry, &FeatureGates::default())
+    }
+
+    /// The same with these feature gates: without `WatchListClient`, a watch follows a list.
+    pub fn with_features(
+        client: ApiClient,
+        resync: Duration,
+        registry: &Registry,
+        features: &FeatureGates,
+    ) -> Result<Self, prometheus::Error> {
+        let streams = features.is_on(WATCH_LIST_CLIENT);
         let source = move |resource, form| -> Arc<dyn ListWatch> {
-            Arc::new(Collection::new(client.clone(), resource, form))
+            Arc::new(Collection::new(client.clone(), resource, form, streams))
         };
         Self::over(source, resync, registry)
     }

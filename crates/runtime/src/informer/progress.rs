@@ -1,5 +1,7 @@
 //! Decides the next request of the reflector, without IO.
 //!
+//! Without streaming lists (feature gate `WatchListClient` off), each stream-list is a list.
+//!
 //! stream-list -(initial state complete)-> watch -(closed)-> watch
 //!     |                                     |
 //!     +-(refused)-> list -(complete)-> watch +-(expired, failed)-> stream-list, after a back-off
@@ -91,17 +93,22 @@ pub(super) struct Progress {
     version_unavailable: bool,
     /// True if the server pages even lists from its watch cache. Upstream: `paginatedResult`.
     paginated: bool,
+    /// Whether the server is asked for streaming lists. Upstream: `useWatchList`.
+    streams: bool,
     request: Request,
 }
 
 impl Progress {
-    pub(super) fn new() -> Self {
-        Self {
+    pub(super) fn new(streams: bool) -> Self {
+        let mut progress = Self {
             version: None,
             version_unavailable: false,
             paginated: false,
+            streams,
             request: Request::StreamList { from: None },
-        }
+        };
+        progress.request = progress.relist();
+        progress
     }
 
     /// The request to send now.
@@ -175,14 +182,21 @@ impl Progress {
             }
             (Request::Watch { .. }, End::TooLarge) => {
                 self.version_unavailable = true;
-                (self.stream_list(), Pause::BackOff)
+                (self.relist(), Pause::BackOff)
             }
-            (Request::List { .. } | Request::Watch { .. }, _) => {
-                (self.stream_list(), Pause::BackOff)
-            }
+            (Request::List { .. } | Request::Watch { .. }, _) => (self.relist(), Pause::BackOff),
         };
         self.request = request;
         pause
+    }
+
+    /// The request for the whole state.
+    fn relist(&self) -> Request {
+        if self.streams {
+            self.stream_list()
+        } else {
+            self.list()
+        }
     }
 
     /// A streaming list that is at least as recent as the informer's state. A lagging API server
@@ -356,6 +370,7 @@ mod tests {
             version,
             version_unavailable: false,
             paginated: false,
+            streams: true,
             request,
         }
     }
@@ -545,6 +560,26 @@ mod tests {
         progress.synced(5);
         progress.ended(End::Expired);
         assert_eq!(progress.request(), Request::StreamList { from: Some(5) });
+    }
+
+    /// Feature gate `WatchListClient` off.
+    #[test]
+    fn without_streaming_lists_each_state_comes_as_a_list() {
+        let list = |from, paged| Request::List { from, paged };
+        let mut progress = Progress::new(false);
+        assert_eq!(progress.request(), list(ListFrom::Cached, true));
+        progress.ended(End::Failed);
+        assert_eq!(progress.request(), list(ListFrom::Cached, true));
+        progress.synced(7);
+        assert_eq!(progress.request(), Request::Watch { from: 7 });
+        for (end, expected) in [
+            (End::Expired, list(ListFrom::Version(7), false)),
+            (End::TooLarge, list(ListFrom::Latest, true)),
+        ] {
+            progress.synced(7);
+            assert_eq!(progress.ended(end), Pause::BackOff);
+            assert_eq!(progress.request(), expected, "{end:?}");
+        }
     }
 
     #[test]

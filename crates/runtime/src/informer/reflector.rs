@@ -35,7 +35,7 @@ pub(super) async fn run<T: Object>(source: &dyn ListWatch, informer: &Shared<T>)
     let mut reflector = Reflector {
         source,
         informer,
-        progress: Progress::new(),
+        progress: Progress::new(source.streams()),
         initial: Objects::default(),
     };
     let mut backoff = Backoff::new(Instant::now());

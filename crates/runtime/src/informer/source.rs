@@ -18,6 +18,10 @@ pub(super) trait ListWatch: Send + Sync + 'static {
     fn list<'a>(&'a self, query: &'a Query) -> BoxFuture<'a, Result<Bytes, ApiError>>;
     /// Returns with the head of the answer; the frames follow.
     fn watch<'a>(&'a self, query: &'a Query) -> BoxFuture<'a, Result<Frames, ApiError>>;
+    /// Whether a watch may start with all objects, in place of a list.
+    fn streams(&self) -> bool {
+        true
+    }
 }
 
 /// How much of each object is asked for.
@@ -40,10 +44,16 @@ pub(super) struct Collection {
     filter: Query,
     /// `None` for all namespaces, or for a resource without them.
     namespace: Option<&'static str>,
+    streams: bool,
 }
 
 impl Collection {
-    pub(super) fn new(client: ApiClient, resource: Cow<'static, ResourceType>, form: Form) -> Self {
+    pub(super) fn new(
+        client: ApiClient,
+        resource: Cow<'static, ResourceType>,
+        form: Form,
+        streams: bool,
+    ) -> Self {
         // Caches keep no managed fields.
         let client = client.without_managed_fields();
         let client = if form == Form::Metadata {
@@ -63,6 +73,7 @@ impl Collection {
             resource,
             filter,
             namespace,
+            streams,
         }
     }
 
@@ -86,6 +97,10 @@ impl ListWatch for Collection {
         let query = Query::from(query).and(&self.filter);
         Box::pin(async move { self.client.watch(self.target(), &query).await })
     }
+
+    fn streams(&self) -> bool {
+        self.streams
+    }
 }
 
 #[cfg(test)]
@@ -100,9 +115,13 @@ mod tests {
     use prometheus::Registry;
 
     use steersman_client::{ClientMetrics, ClientSettings};
+    use steersman_objects::Node;
+    use steersman_options::features::{FeatureGates, WATCH_LIST_CLIENT};
     use steersman_values::resource;
 
     use super::*;
+    use crate::informer::InformerFactory;
+    use crate::tasks::{CancellationToken, Tasks};
 
     /// A client that records path and media type of each request.
     fn recording(asked: &Arc<Mutex<Vec<String>>>) -> ApiClient {
@@ -136,6 +155,7 @@ mod tests {
             client.clone(),
             Cow::Borrowed(&resource::REPLICA_SETS),
             Form::Whole,
+            true,
         );
 
         assert_eq!(
@@ -164,6 +184,7 @@ mod tests {
             client.clone(),
             Cow::Borrowed(&resource::REPLICA_SETS),
             Form::Metadata,
+            true,
         );
         source.list(&"limit=500".into()).await.unwrap();
         source
@@ -185,7 +206,7 @@ mod tests {
 
         asked.lock().clear();
         let form = Form::Selected("type=example.com/a", None);
-        let source = Collection::new(client, Cow::Borrowed(&resource::SECRETS), form);
+        let source = Collection::new(client, Cow::Borrowed(&resource::SECRETS), form, true);
         source.list(&"limit=500".into()).await.unwrap();
         source
             .watch(&"resourceVersion=7".into())
@@ -203,6 +224,33 @@ mod tests {
         );
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn the_gate_decides_how_the_first_state_is_requested() {
+        let streamed = "?watch=true&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan&sendInitialEvents=true";
+        for (is_on, expected) in [(true, streamed), (false, "?limit=500&resourceVersion=0")] {
+            let asked = Arc::new(Mutex::new(Vec::new()));
+            let features = FeatureGates::new(|name| is_on || name != WATCH_LIST_CLIENT.name);
+            let factory = InformerFactory::with_features(
+                recording(&asked),
+                Duration::ZERO,
+                &Registry::new(),
+                &features,
+            );
+            let factory = factory.unwrap();
+            factory.shared::<Node>();
+            let stop = CancellationToken::new();
+            let tasks = Tasks::default();
+            factory.start(&tasks, &stop);
+            while asked.lock().is_empty() {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            stop.cancel();
+            let first = asked.lock()[0].clone();
+            let expected = format!("/api/v1/nodes{expected}");
+            assert!(first.starts_with(&expected), "{first}");
+        }
+    }
+
     #[tokio::test]
     async fn a_selection_is_requested_in_its_namespace() {
         let asked = Arc::new(Mutex::new(Vec::new()));
@@ -210,6 +258,7 @@ mod tests {
             recording(&asked),
             Cow::Borrowed(&resource::CONFIG_MAPS),
             Form::Selected("metadata.name=a", Some("kube-public")),
+            true,
         );
         source.list(&"limit=500".into()).await.unwrap();
         source

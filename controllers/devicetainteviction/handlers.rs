@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use jiff::Timestamp;
-use steersman_objects::{DeviceTaintRule, Object, ObjectReference, Pod};
+use steersman_objects::{DeviceTaintRule, Object, ObjectReference, Pod, PublishedSlice};
 use steersman_runtime::events::EventType;
 use steersman_runtime::informer::{Change, SharedInformer};
 use steersman_values::clock::saturating_since;
@@ -49,18 +49,9 @@ pub(super) fn register(shared: &Arc<Shared>, caches: &Caches) {
             }
         }
     });
-    if let (Some(published), Some(rules)) = (&caches.published, &caches.rules) {
-        patch(shared, published, |patches, (old, new)| {
-            patches.slice_changed(old, new)
-        });
-        patch(shared, rules, |patches, (old, new)| {
-            patches.rule_changed(old, new)
-        });
-        patch(shared, &caches.classes, |patches, (old, new)| {
-            patches.class_changed(old, new)
-        });
-    } else {
-        register_apart(shared, caches);
+    match &caches.published {
+        Some(published) => register_patches(shared, caches, published),
+        None => register_apart(shared, caches),
     }
     rewinds(shared, &caches.claims);
     rewinds(shared, &caches.pods);
@@ -71,6 +62,25 @@ pub(super) fn register(shared: &Arc<Shared>, caches: &Caches) {
     if let Some(published) = &caches.published {
         rewinds(shared, published);
         rewinds(shared, &caches.classes);
+    }
+}
+
+/// Adds the handlers of slices, and of rules and classes that taint them.
+fn register_patches(
+    shared: &Arc<Shared>,
+    caches: &Caches,
+    published: &SharedInformer<PublishedSlice>,
+) {
+    patch(shared, published, |patches, (old, new)| {
+        patches.slice_changed(old, new)
+    });
+    patch(shared, &caches.classes, |patches, (old, new)| {
+        patches.class_changed(old, new)
+    });
+    if let Some(rules) = &caches.rules {
+        patch(shared, rules, |patches, (old, new)| {
+            patches.rule_changed(old, new)
+        });
     }
 }
 
@@ -178,8 +188,8 @@ impl Shared {
             failures = changes.failures;
             let slices = changes.slices.iter();
             let claims = slices.flat_map(|(old, new)| {
-                let (old, new) = (old.as_ref(), new.as_ref());
-                tracker.devices.slice_changed(old, new, now)
+                let devices = &mut tracker.devices;
+                devices.slice_changed(old.as_ref(), new.as_ref(), now)
             });
             let claims: Vec<_> = claims.collect();
             tracker.check_pods_of(&claims, &self.pods)

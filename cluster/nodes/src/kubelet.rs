@@ -29,7 +29,7 @@ use super::resize::{self, Refusal, Step};
 use super::scheduler::{self, PreFilter, Scheduler, Unfit};
 use super::stages::{self, Action, Health, Stage};
 use super::status;
-use super::{Due, Duties, retry_waiting, whole};
+use super::{Due, Duties, pod_level, retry_waiting};
 
 /// Time between two attempts to create a container whose configuration is missing. A kubelet syncs
 /// such a pod again after about this time.
@@ -340,7 +340,7 @@ impl Kubelet {
         target: Target<'_>,
         mut body: Value,
     ) -> Result<(), ApiError> {
-        self.add_whole(step, pod, &mut body);
+        self.add_pod_level(step, pod, &mut body);
         self.report(target, &body).await?;
         if let Some(journal) = &self.journal {
             journal.reported(pod, &body);
@@ -348,12 +348,12 @@ impl Kubelet {
         Ok(())
     }
 
-    /// Adds the resources of the pod as a whole to a patch of its status.
-    fn add_whole(&self, step: Option<&Step>, pod: &SimPod, body: &mut Value) {
-        if self.release_of(pod).enables(whole::GATE)
+    /// Adds the pod-level resources to a patch of its status.
+    fn add_pod_level(&self, step: Option<&Step>, pod: &SimPod, body: &mut Value) {
+        if self.release_of(pod).enables(pod_level::GATE)
             && let Some(status) = body["status"].as_object_mut()
         {
-            whole::put(pod, status, step);
+            pod_level::put(pod, status, step);
         }
     }
 
@@ -425,7 +425,7 @@ impl Kubelet {
                     journal.killing(pod);
                 }
                 let mut body = status::stopped(pod, stage, now);
-                self.add_whole(None, pod, &mut body);
+                self.add_pod_level(None, pod, &mut body);
                 self.report(target, &body).await?;
             }
             Action::FailProbes => {

@@ -26,6 +26,7 @@ mod kubelet;
 mod machine;
 mod needs;
 mod pod;
+mod pod_level;
 mod register;
 mod resize;
 mod restarts;
@@ -34,7 +35,6 @@ mod scheduler;
 mod stages;
 mod status;
 mod volumes;
-mod whole;
 
 use std::collections::HashSet;
 use std::fmt;

@@ -80,15 +80,15 @@ pub(super) struct SimPod {
     pub(super) observed_generation: i64,
     /// The conditions of its resize in place; `None` without any.
     pub(super) resizing: Option<Box<Resizing>>,
-    /// Whether its status has the resources of the pod as a whole.
-    pub(super) reports_whole: bool,
-    /// Its resources as a whole, if its spec has such resources and its status shows them.
-    pub(super) whole: Option<Box<Whole>>,
+    /// Whether its status has pod-level resources.
+    pub(super) reports_pod_level: bool,
+    /// Its pod-level resources, if its spec has some and its status shows them.
+    pub(super) pod_level: Option<Box<PodLevel>>,
 }
 
-/// The resources of a pod as a whole, in its status.
+/// Pod-level resources in a status.
 #[derive(Debug)]
-pub(super) struct Whole {
+pub(super) struct PodLevel {
     /// `status.resources`.
     pub(super) resources: Resources,
     /// `status.allocatedResources`, which are requests.
@@ -685,11 +685,11 @@ impl Object for SimPod {
             .container_statuses
             .iter()
             .any(|status| status.state.waiting.is_some());
-        let is_whole = pod.spec.resources != Resources::default();
-        let reports_whole = wire.status.resources.is_some();
-        let whole = wire.status.resources.filter(|_| is_whole);
-        let whole = whole.map(|resources| {
-            Box::new(Whole {
+        let has_pod_level = pod.spec.resources != Resources::default();
+        let reports_pod_level = wire.status.resources.is_some();
+        let pod_level = wire.status.resources.filter(|_| has_pod_level);
+        let pod_level = pod_level.map(|resources| {
+            Box::new(PodLevel {
                 resources,
                 allocated: wire.status.allocated_resources,
             })
@@ -718,8 +718,8 @@ impl Object for SimPod {
             gates,
             observed_generation: wire.status.observed_generation,
             resizing: Resizing::of(&conditions),
-            reports_whole,
-            whole,
+            reports_pod_level,
+            pod_level,
         })
     }
 

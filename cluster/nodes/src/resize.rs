@@ -96,14 +96,15 @@ impl SimPod {
         is_new || self.is_resized() && !self.is_infeasible()
     }
 
-    /// Whether its containers, or the pod as a whole, have other resources than its spec.
+    /// Whether its resources, those of containers or pod-level ones, differ from its spec.
     pub(super) fn is_resized(&self) -> bool {
         let mut running = self.running();
-        running.any(|(container, _)| self.is_resized_at(container)) || self.is_resized_as_a_whole()
+        running.any(|(container, _)| self.is_resized_at(container))
+            || self.is_resized_at_pod_level()
     }
 
     /// Whether its containers do not have the resources yet that its node has allocated.
-    fn is_in_progress(&self) -> bool {
+    pub(super) fn is_in_progress(&self) -> bool {
         let resizing = self.resizing.as_ref();
         resizing.is_some_and(|known| known.in_progress.is_some())
     }
@@ -252,18 +253,33 @@ fn held(pod: &SimPod) -> Amounts {
     if !pod.is_resized() {
         return requests(&pod.pod.spec);
     }
-    if let Some(whole) = &pod.whole {
-        return Amounts::of(&whole.allocated);
+    if let Some(pod_level) = &pod.pod_level {
+        return Amounts::of(&pod_level.allocated);
     }
     let mut spec = PodSpec::clone(&pod.pod.spec);
+    return_to_allocated(pod, &mut spec);
+    requests(&spec)
+}
+
+/// Gives the containers of `spec` the resources that the node has allocated to those of the pod. Statuses tell no
+/// allocated limits, so the limits are the actual ones.
+pub(super) fn return_to_allocated(pod: &SimPod, spec: &mut PodSpec) {
     let inits = spec.init_containers.iter_mut();
     for container in inits.chain(&mut spec.containers) {
-        let reported = pod.reported_of(&container.name);
-        if let Some(reported) = reported.filter(|reported| reported.resources.is_some()) {
-            container.resources.requests = reported.allocated_resources.clone();
+        let allocated = pod.reported_of(&container.name).and_then(allocated);
+        if let Some(allocated) = allocated {
+            container.resources = allocated;
         }
     }
-    requests(&spec)
+}
+
+/// The resources that the node has allocated to a container, if its status tells them.
+fn allocated(reported: &Reported) -> Option<Resources> {
+    let actual = reported.resources.as_ref()?;
+    Some(Resources {
+        requests: reported.allocated_resources.clone(),
+        limits: actual.limits.clone(),
+    })
 }
 
 /// The first resource of a pod that exceeds the whole node, in the words of a kubelet.
@@ -362,11 +378,7 @@ fn put_resources(pod: &SimPod, step: &Step, status: &mut Value) {
         Step::Actuate => status::put_resources(status, Some(spec), Some(&spec.requests)),
         // An earlier resize ends in what the node had allocated.
         Step::Wait(_) if pod.is_in_progress() => {
-            let limits = reported.resources.as_ref().map(|had| had.limits.clone());
-            let allocated = Resources {
-                requests: reported.allocated_resources.clone(),
-                limits: limits.unwrap_or_default(),
-            };
+            let allocated = allocated(reported).unwrap_or_default();
             status::put_resources(status, Some(&allocated), Some(&allocated.requests));
         }
         Step::Wait(_) | Step::Refresh => {}
@@ -436,7 +448,7 @@ pub(super) fn summary(pod: &SimPod, step: &Step, release: Release) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::pod::Whole;
+    use super::super::pod::PodLevel;
     use super::*;
 
     /// A running pod that wants `wanted` and has `had`, with further fields of its status.
@@ -667,8 +679,8 @@ mod tests {
             pod.reported[0].allocated_resources = list(allocated);
             pod
         };
-        let mut whole = waiting("1");
-        whole.whole = Some(Box::new(Whole {
+        let mut pod_level = waiting("1");
+        pod_level.pod_level = Some(Box::new(PodLevel {
             resources: Resources::default(),
             allocated: list("2"),
         }));
@@ -679,7 +691,7 @@ mod tests {
             (&settled, None),
             (&waiting("1"), None),
             (&waiting("2"), Some("used: 2000")),
-            (&whole, Some("used: 2000")),
+            (&pod_level, Some("used: 2000")),
         ];
         for (other, expected) in cases {
             let found = refusal(&resized, &node("3", &json!({})), [other].into_iter());

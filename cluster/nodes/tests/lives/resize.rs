@@ -60,6 +60,16 @@ fn cpu(pod: &Value) -> [&str; 2] {
     .map(|list| list["cpu"].as_str().unwrap_or_default())
 }
 
+/// The pod-level requests of CPU: allocated, and actual.
+fn pod_level_cpu(pod: &Value) -> [&str; 2] {
+    let status = &pod["status"];
+    [
+        &status["allocatedResources"],
+        &status["resources"]["requests"],
+    ]
+    .map(|list| list["cpu"].as_str().unwrap_or_default())
+}
+
 /// The conditions about a resize: type, reason, message and generation.
 fn conditions(pod: &Value) -> Vec<String> {
     let all = pod["status"]["conditions"].as_array().unwrap().iter();
@@ -281,38 +291,58 @@ async fn guaranteed_pods_keep_cores_that_a_node_gave_them_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_is_resized_as_a_whole() {
+async fn pod_level_resources_are_resized() {
     let cluster = with_events().await;
     let mut pod = asking("p", "1");
     pod["spec"]["resources"] =
         json!({"requests": {"cpu": "2", "memory": "1Gi"}, "limits": {"cpu": "9", "memory": "2Gi"}});
     cluster.create(pod).await.unwrap();
     let pod = wait_for_p(&cluster, is_ready).await;
-    let whole = |pod: &Value| {
-        let status = &pod["status"];
-        [
-            &status["allocatedResources"]["cpu"],
-            &status["resources"]["requests"]["cpu"],
-        ]
-        .map(Value::clone)
-    };
-    assert_eq!(whole(&pod), ["2", "2"]);
+    assert_eq!(pod_level_cpu(&pod), ["2", "2"]);
     assert_eq!(pod["status"]["resources"], pod["spec"]["resources"]);
 
     let larger = json!({"spec": {"resources": {"requests": {"cpu": "3"}}}});
     resize(&cluster, larger).await.unwrap();
     let pod = wait_for_p(&cluster, |pod| !conditions(pod).is_empty()).await;
     assert_eq!(conditions(&pod), ["PodResizeInProgress   2"]);
-    assert_eq!(whole(&pod), ["3", "2"]);
+    assert_eq!(pod_level_cpu(&pod), ["3", "2"]);
     let pod = wait_for_p(&cluster, |pod| conditions(pod).is_empty()).await;
-    assert_eq!(whole(&pod), ["3", "3"]);
+    assert_eq!(pod_level_cpu(&pod), ["3", "3"]);
     assert_eq!(cpu(&pod), ["1", "1"]);
     assert_eq!(pod["status"]["containerStatuses"][0]["restartCount"], 0);
     assert!(wait_for_event(&cluster, "ResizeCompleted", "Pod resize completed: ").await);
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_pod_reports_its_resources_as_a_whole_since_1_36() {
+async fn a_refused_resize_ends_an_earlier_one_in_what_was_allocated() {
+    let cluster = with_events().await;
+    let node = "/api/v1/nodes/node-0/status";
+    let allocatable =
+        json!({"status": {"allocatable": {"cpu": "4", "memory": "4Gi", "pods": "10"}}});
+    cluster.patch(node, allocatable).await.unwrap();
+    for (name, amount) in [("p", "1"), ("other", "1")] {
+        cluster.create(asking(name, amount)).await.unwrap();
+    }
+    wait_for_p(&cluster, is_ready).await;
+    resize(&cluster, requests(json!({"cpu": "2"})))
+        .await
+        .unwrap();
+    let pod = wait_for_p(&cluster, |pod| !conditions(pod).is_empty()).await;
+    assert_eq!(conditions(&pod), ["PodResizeInProgress   2"]);
+    assert_eq!(pod_level_cpu(&pod), ["2", "1"]);
+
+    resize(&cluster, requests(json!({"cpu": "4"})))
+        .await
+        .unwrap();
+    let is_pending = |pod: &Value| conditions(pod)[0].starts_with("PodResizePending Deferred");
+    let pod = wait_for_p(&cluster, is_pending).await;
+    assert_eq!(conditions(&pod).len(), 1);
+    assert_eq!(cpu(&pod), ["2", "2"]);
+    assert_eq!(pod_level_cpu(&pod), ["2", "2"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_pod_reports_pod_level_resources_since_1_36() {
     for (version, reports) in [("1.35", false), ("1.36", true)] {
         let cluster = of_release(version).await;
         cluster.create(asking("p", "1")).await.unwrap();

@@ -1,16 +1,19 @@
-//! The resources of a pod as a whole, in its status.
+//! Pod-level resources in the status of a pod.
 //!
 //! A kubelet reports them for all pods: what it has allocated to the pod, and what its cgroup has. A resize
 //! changes them in steps of its own. Upstream: `convertToAPIPodLevelResourcesStatus` in
 //! `pkg/kubelet/kubelet_pods.go`.
 
+use std::borrow::Cow;
+
 use serde_json::{Map, Value, json};
 use steersman_helpers::quota::{Amounts, Side, amounts_of_containers};
-use steersman_objects::{Phase, PodSpec, Resources};
+use steersman_objects::{Phase, PodSpec, ResourceList, Resources};
+use steersman_values::intern::Sym;
 use steersman_values::quantity::Quantity;
 
 use super::pod::SimPod;
-use super::resize::{RESIZABLE, Step};
+use super::resize::{RESIZABLE, Step, return_to_allocated};
 
 /// The gate of kubelets that report these resources.
 pub(super) const GATE: &str = "InPlacePodLevelResourcesVerticalScaling";
@@ -103,13 +106,39 @@ fn list(amounts: &Amounts) -> Value {
         .collect()
 }
 
+/// The spec of a pod before a resize that its node refuses, and after an earlier one that it has allocated.
+fn allocated_spec(pod: &SimPod) -> PodSpec {
+    let mut spec = PodSpec::clone(&pod.pod.spec);
+    return_to_allocated(pod, &mut spec);
+    if let Some(pod_level) = &pod.pod_level {
+        // The amounts of the status have the overhead, those of the spec have not.
+        let overhead = Amounts::of(&spec.overhead);
+        let requests = Amounts::of(&pod_level.allocated).beyond(&overhead);
+        let limits = Amounts::of(&pod_level.resources.limits).beyond(&overhead);
+        spec.resources = Resources {
+            requests: of_names(&spec.resources.requests, &requests),
+            limits: of_names(&spec.resources.limits, &limits),
+        };
+    }
+    spec
+}
+
+/// The amounts of the resources that `names` has.
+fn of_names(names: &ResourceList, amounts: &Amounts) -> ResourceList {
+    let amounts = amounts.only(|name| names.contains_key(name));
+    let amounts = amounts.iter();
+    amounts
+        .map(|(name, amount)| (name.clone(), Sym::new(&amount.canonical())))
+        .collect()
+}
+
 impl SimPod {
-    /// Whether it has other resources as a whole than its spec.
-    pub(super) fn is_resized_as_a_whole(&self) -> bool {
-        let Some(whole) = self.whole.as_deref() else {
+    /// Whether its pod-level resources differ from its spec.
+    pub(super) fn is_resized_at_pod_level(&self) -> bool {
+        let Some(pod_level) = self.pod_level.as_deref() else {
             return false;
         };
-        let reported = &whole.resources;
+        let reported = &pod_level.resources;
         let wanted = Both::of(&self.pod.spec, name(self.pod.phase));
         let is_other = |wanted: &Amounts, reported: &Amounts| {
             let milli =
@@ -128,23 +157,27 @@ pub(super) fn put(pod: &SimPod, status: &mut Map<String, Value>, step: Option<&S
     let Some(phase) = status.get("phase").and_then(Value::as_str) else {
         return;
     };
-    let is_new = !pod.reports_whole || phase != name(pod.pod.phase);
+    let is_new = !pod.reports_pod_level || phase != name(pod.pod.phase);
     let (is_allocated, is_actuated) = match step {
         Some(Step::Allocate) => (true, false),
         Some(Step::Actuate) => (true, true),
-        Some(Step::Wait(_)) => (false, false),
+        // An earlier resize ends in what the node has allocated.
+        Some(Step::Wait(_)) => (false, pod.is_in_progress()),
         Some(Step::Refresh) | None => {
             let is_settled = is_new && !pod.is_resized();
             (is_settled, is_settled)
         }
     };
-    let spec = &pod.pod.spec;
     if is_actuated {
-        let resources = Both::of(spec, phase).patch(pod.reports_whole);
+        let spec: Cow<'_, PodSpec> = match step {
+            Some(Step::Wait(_)) => Cow::Owned(allocated_spec(pod)),
+            _ => Cow::Borrowed(&pod.pod.spec),
+        };
+        let resources = Both::of(&spec, phase).patch(pod.reports_pod_level);
         status.insert("resources".into(), resources);
     }
     if is_allocated {
-        let allocated = amounts_of_containers(spec, Side::Requests);
+        let allocated = amounts_of_containers(&pod.pod.spec, Side::Requests);
         if !allocated.is_empty() {
             status.insert("allocatedResources".into(), list(&allocated));
         }
@@ -223,7 +256,7 @@ mod tests {
                 Value::Null,
             ),
             (
-                "the pod as a whole, with overhead",
+                "pod-level resources, with overhead",
                 own,
                 "Running",
                 json!({"cpu": "1050m", "memory": "64Mi"}),
@@ -255,6 +288,64 @@ mod tests {
         });
         let all = json!({"cpu": "1", "memory": "1Gi"});
         assert_eq!(starts, [all, json!({"memory": "1Gi"})]);
+    }
+
+    #[test]
+    fn a_refused_resize_ends_an_earlier_one_in_what_was_allocated() {
+        let list = |cpu: &str, memory: &str| json!({"cpu": cpu, "memory": memory});
+        let running = json!({"running": {"startedAt": "2026-01-01T00:00:00Z"}});
+        let status_of = |condition: &str, limit: &str| {
+            json!({
+                "phase": "Running", "observedGeneration": 2,
+                "conditions": [{"type": condition, "status": "True", "observedGeneration": 2}],
+                "resources": {"requests": list("1", "64Mi"), "limits": {"cpu": limit}},
+                "allocatedResources": list("2050m", "64Mi"),
+                "containerStatuses": [{
+                    "name": "c", "image": "i", "ready": true, "state": running,
+                    "resources": {"requests": list("1", "64Mi"), "limits": {"cpu": "4"}},
+                    "allocatedResources": list("2", "64Mi")
+                }]
+            })
+        };
+        let wanted = json!({"requests": list("9", "64Mi"), "limits": {"cpu": "9"}});
+        let of_container =
+            json!({"containers": [{"name": "c", "image": "i", "resources": wanted}]});
+        let of_pod = json!({
+            "containers": [{"name": "c", "image": "i"}], "resources": wanted, "overhead": {"cpu": "50m"}
+        });
+        let shown = |cpu: &str, limit: &str| json!({"$patch": "replace", "requests": list(cpu, "64Mi"), "limits": {"cpu": limit}});
+        let in_progress = "PodResizeInProgress";
+        // (why, spec, condition, limit of CPU in the status, resources after the refusal of nine cores)
+        let cases = [
+            (
+                "containers",
+                &of_container,
+                in_progress,
+                "4",
+                shown("2", "4"),
+            ),
+            (
+                "pod-level resources with overhead",
+                &of_pod,
+                in_progress,
+                "4050m",
+                shown("2050m", "4050m"),
+            ),
+            (
+                "no earlier resize",
+                &of_pod,
+                "PodResizePending",
+                "4050m",
+                Value::Null,
+            ),
+        ];
+        for (why, spec, condition, limit, expected) in cases {
+            let refused = Step::Wait(Refusal::infeasible(""));
+            let had = status_of(condition, limit);
+            let mut patch = status(spec, &had, "Running", Some(&refused));
+            assert_eq!(patch["resources"].take(), expected, "{why}");
+            assert_eq!(patch.get("allocatedResources"), None, "{why}");
+        }
     }
 
     #[test]

@@ -46,7 +46,7 @@ use prometheus::Registry;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use steersman_client::{ApiClient, ApiError};
-use steersman_objects::{Namespace, Object, ObjectKey, Uid};
+use steersman_objects::{Namespace, Object, ObjectKey, PodDisruptionBudget, Uid};
 use steersman_runtime::events::EventRecorder;
 use steersman_runtime::informer::{Change, Index, InformerFactory, SharedInformer, Store};
 use steersman_runtime::tasks::{CancellationToken, Tasks};
@@ -238,6 +238,7 @@ pub async fn start(
     if duties.binds {
         follow_pods(&pods, &queue, &scheduler, &duties);
         follow_namespaces(&informers.shared(), &scheduler);
+        follow_budgets(&informers.shared(), &scheduler);
     }
     let unconfigured = Unconfigured::default();
     let configuration = Configuration {
@@ -517,6 +518,15 @@ fn follow_namespaces(namespaces: &SharedInformer<Namespace>, scheduler: &Schedul
             _ => Some(&meta.labels),
         };
         scheduler.note_namespace(&meta.name, labels);
+    });
+}
+
+/// Tells the scheduler the PodDisruptionBudgets, which pre-emption spares.
+fn follow_budgets(budgets: &SharedInformer<PodDisruptionBudget>, scheduler: &Scheduler) {
+    let scheduler = scheduler.clone();
+    budgets.add_handler(move |change| match change {
+        Change::Deleted { object, .. } => scheduler.forget_budget(object),
+        _ => scheduler.note_budget(change.object()),
     });
 }
 

@@ -10,6 +10,7 @@
 //!
 //! Upstream: `pkg/scheduler`. Scores are absent.
 
+mod budgets;
 mod census;
 mod events;
 mod fit;
@@ -28,7 +29,7 @@ use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Value, json};
 use steersman_helpers::scheduling::NodeSelector;
 pub(super) use steersman_helpers::scheduling::amounts::Amounts;
-use steersman_objects::{Object, ObjectKey, Uid};
+use steersman_objects::{Object, ObjectKey, PodDisruptionBudget, Uid};
 use steersman_values::intern::Sym;
 use steersman_values::labels::Labels;
 use tokio::time::Instant;
@@ -36,6 +37,7 @@ use tokio::time::Instant;
 use super::claims::VolumeDemand;
 use super::pod::SimPod;
 use super::rules::{PodSelection, Rules, Spread, Term};
+use budgets::Budgets;
 use census::{Census, Counts, Placed, Question, Subject};
 pub(super) use events::Recorder;
 pub(super) use fit::PreFilter;
@@ -67,6 +69,7 @@ struct State {
     /// The node that got the latest pod.
     last: Option<Arc<str>>,
     census: Census,
+    budgets: Budgets,
     waiting: HashMap<ObjectKey, Waiting>,
     /// Pods that wait until others have ended on a node. Their room is kept against pods of lower
     /// priority.
@@ -160,6 +163,14 @@ impl Scheduler {
     /// Records the labels of a namespace, or that it is gone.
     pub(super) fn note_namespace(&self, name: &str, labels: Option<&Labels>) {
         self.state().census.note_namespace(name, labels);
+    }
+
+    pub(super) fn note_budget(&self, budget: &Arc<PodDisruptionBudget>) {
+        self.state().budgets.note(budget);
+    }
+
+    pub(super) fn forget_budget(&self, budget: &PodDisruptionBudget) {
+        self.state().budgets.forget(budget);
     }
 
     /// The message of a pod that no node can take, for a reason that no node gives.
@@ -265,17 +276,28 @@ impl Scheduler {
     }
 
     /// The waiting pods that a change may help, with the highest priority first, and the rest of
-    /// their back-off. They wait no longer, until their next attempt fails.
+    /// their back-off. They wait no longer, until their next attempt fails. Nominated pods have no back-off:
+    /// an idle kube-scheduler ends it early, and others have made room for them.
     pub(super) fn release_waiting(&self, change: Change) -> Vec<(ObjectKey, Duration)> {
         let mut state = self.state();
         let now = Instant::now();
+        let State {
+            waiting, nominated, ..
+        } = &mut *state;
+        let nominated: HashSet<&ObjectKey> =
+            nominated.values().map(|pod| &pod.subject.key).collect();
         let mut released: Vec<(i32, ObjectKey, Duration)> = Vec::new();
-        for (key, waiting) in &mut state.waiting {
+        for (key, waiting) in waiting {
             if change == Change::Pod && !waiting.depends_on_pods {
                 continue;
             }
             if let Some(since) = waiting.since.take() {
-                let rest = (since + back_off(waiting.attempts)).saturating_duration_since(now);
+                let back_off = if nominated.contains(key) {
+                    Duration::ZERO
+                } else {
+                    back_off(waiting.attempts)
+                };
+                let rest = (since + back_off).saturating_duration_since(now);
                 released.push((waiting.priority, key.clone(), rest));
             }
         }

@@ -1,7 +1,7 @@
 //! Pre-emption: pods of lower priority end, so that a pod fits their node.
 //!
-//! The simulation takes pods from their node in the state itself, and gives all of them back. Real
-//! clusters also respect PodDisruptionBudgets if they can; here budgets have no effect.
+//! The simulation takes pods from their node in the state itself, and gives all of them back. Pods that
+//! PodDisruptionBudgets protect end only if no others make enough room.
 //!
 //! Upstream: `pkg/scheduler/framework/preemption` and the plugin DefaultPreemption.
 
@@ -37,16 +37,19 @@ pub(super) struct Victim {
     pub(super) priority: i32,
     /// The time at which it started. Pods that have not started are the youngest.
     pub(super) since: Timestamp,
+    /// Whether its end breaks a PodDisruptionBudget.
+    breaks_budget: bool,
     is_terminating: bool,
 }
 
 impl Victim {
-    fn of(uid: &Uid, subject: &Subject) -> Self {
+    fn of(uid: &Uid, subject: &Subject, breaks_budget: bool) -> Self {
         Self {
             key: subject.key.clone(),
             uid: uid.clone(),
             priority: subject.priority(),
             since: since(subject),
+            breaks_budget,
             is_terminating: subject.is_terminating,
         }
     }
@@ -68,7 +71,8 @@ pub(super) fn choose<'a>(nodes: impl Iterator<Item = &'a [Victim]>) -> Option<us
             .iter()
             .filter(|victim| Some(victim.priority) == highest);
         let earliest = top.map(|victim| victim.since).min();
-        (highest, sum, victims.len(), Reverse(earliest))
+        let broken = victims.iter().filter(|victim| victim.breaks_budget).count();
+        (broken, highest, sum, victims.len(), Reverse(earliest))
     };
     let best = nodes.enumerate().min_by_key(|(_, victims)| loss(victims))?;
     Some(best.0)
@@ -93,13 +97,17 @@ impl State {
         let mut below = self.census.below(priority);
         let mut answers = Refusals::default();
         let mut candidates = Vec::new();
+        let mut spares_budgets = false;
         for node in nodes {
             let pods = below.remove(&node).unwrap_or_default();
             match self.victims(attempt, &node, pods) {
-                Ok(victims) => candidates.push((node, victims)),
+                Ok(victims) => {
+                    spares_budgets |= !victims.iter().any(|victim| victim.breaks_budget);
+                    candidates.push((node, victims));
+                }
                 Err(refusal) => answers.add(&node, refusal),
             }
-            if candidates.len() == enough {
+            if spares_budgets && candidates.len() >= enough {
                 break;
             }
         }
@@ -134,9 +142,10 @@ impl State {
         nodes.contains(node) && self.census.on(node).any(makes_room)
     }
 
-    /// The pods without which the pod fits the node, from those of lower priority. As few as
-    /// possible end: each one is given back, from the most important one, if the pod still fits.
-    /// Upstream: `SelectVictimsOnNode`.
+    /// The pods without which the pod fits the node, from those of lower priority, the most important
+    /// one first. As few as possible end: each one is given back if the pod still fits, first those whose
+    /// end breaks a PodDisruptionBudget, then from the most important one. Upstream:
+    /// `SelectVictimsOnNode`.
     fn victims(
         &mut self,
         attempt: &Attempt<'_>,
@@ -152,23 +161,30 @@ impl State {
             let priority = Reverse(subject.priority());
             (priority, since(subject), subject.key.clone())
         });
+        let broken = self
+            .budgets
+            .broken_by(taken.iter().map(|(_, pod)| &pod.subject));
         let refusal = self.refusal_of(attempt, node);
         let mut victims = Vec::new();
         let mut gone = Vec::new();
-        for (uid, placed) in taken {
-            let victim = Victim::of(&uid, &placed.subject);
+        let mut ranked: Vec<_> = taken.into_iter().zip(broken).enumerate().collect();
+        ranked.sort_by_key(|(_, (_, breaks_budget))| Reverse(*breaks_budget));
+        for (rank, ((uid, placed), breaks_budget)) in ranked {
+            let victim = Victim::of(&uid, &placed.subject, breaks_budget);
             self.place(uid.clone(), placed);
             if refusal.is_none()
                 && self.refusal_of(attempt, node).is_some()
                 && let Some(placed) = self.release(&uid)
             {
-                victims.push(victim);
+                victims.push((rank, victim));
                 gone.push((uid, placed));
             }
         }
         for (uid, placed) in gone {
             self.place(uid, placed);
         }
+        victims.sort_unstable_by_key(|(rank, _)| *rank);
+        let victims = victims.into_iter().map(|(_, victim)| victim).collect();
         refusal.map_or(Ok(victims), Err)
     }
 }

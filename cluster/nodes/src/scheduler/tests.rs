@@ -478,6 +478,92 @@ fn a_pod_preempts_the_least_important_pods_that_free_its_room() {
     }
 }
 
+/// A PodDisruptionBudget for the pods with this label `app`.
+fn budget(app: &str, allowed: i32) -> Arc<PodDisruptionBudget> {
+    let json = json!({
+        "metadata": {"name": app, "namespace": "d", "uid": app},
+        "spec": {"selector": {"matchLabels": {"app": app}}},
+        "status": {"disruptionsAllowed": allowed}
+    });
+    Arc::new(PodDisruptionBudget::decode(json.to_string().as_bytes()).unwrap())
+}
+
+#[test]
+fn preemption_spares_disruption_budgets_if_it_can() {
+    let of = |app: &str| json!({"metadata": {"labels": {"app": app}}});
+    // (why, pods as name, node, priority, cpu and more, allowed disruptions of `web`, cpu of the pod, node,
+    // victims)
+    let cases = [
+        (
+            "a node with fewer broken budgets, though of a higher priority",
+            vec![("u", "a", 1, "2", of("web")), ("v", "b", 5, "2", of("db"))],
+            0,
+            "1",
+            "b",
+            vec!["v"],
+        ),
+        (
+            "a budget with room is no obstacle",
+            vec![("u", "a", 1, "2", of("web")), ("v", "b", 5, "2", of("db"))],
+            1,
+            "1",
+            "a",
+            vec!["u"],
+        ),
+        (
+            "pods of a budget are given back first",
+            vec![
+                ("u", "a", 5, "1", of("db")),
+                ("v", "a", 1, "1", of("web")),
+                ("x", "b", 9, "2", of("db")),
+            ],
+            0,
+            "1",
+            "a",
+            vec!["u"],
+        ),
+        (
+            "budgets break if nothing else helps, victims by importance",
+            vec![
+                ("u", "a", 1, "1", of("web")),
+                ("v", "a", 5, "1", of("db")),
+                ("x", "b", 9, "2", of("db")),
+            ],
+            0,
+            "2",
+            "a",
+            vec!["v", "u"],
+        ),
+        (
+            "one broken budget rather than two",
+            vec![
+                ("u", "a", 1, "1", of("web")),
+                ("v", "a", 1, "1", of("web")),
+                ("w", "b", 2, "1", of("web")),
+                ("x", "b", 3, "1", of("db")),
+            ],
+            0,
+            "2",
+            "b",
+            vec!["x", "w"],
+        ),
+    ];
+    for (why, pods, allowed, cpu, node_name, victims) in cases {
+        let scheduler = Scheduler::default();
+        for name in ["a", "b"] {
+            let room = json!({"cpu": "2", "pods": "9"});
+            scheduler.note(name, node(name, json!({}), room));
+        }
+        for (name, on, priority, cpu, extra) in pods {
+            scheduler.observe(&bound(name, on, priority, cpu, extra));
+        }
+        scheduler.note_budget(&budget("web", allowed));
+        let (nominated, found) = preempts(&scheduler, &ranked("high", 9, cpu));
+        assert_eq!(nominated.as_deref(), Some(node_name), "{why}");
+        assert_eq!(found, victims, "{why}");
+    }
+}
+
 #[test]
 fn pods_without_a_use_for_preemption_preempt_nothing() {
     let scheduler = Scheduler::default();
@@ -555,6 +641,12 @@ fn the_room_of_a_nominated_pod_is_kept_against_lower_priorities() {
     assert_eq!(unfit.nominated.as_deref(), Some("a"));
 
     assert_eq!(scheduler.forget(&low(ending)), Some(Change::Room));
+    let released = scheduler.release_waiting(Change::Room);
+    assert_eq!(
+        released,
+        [(high.key(), Duration::ZERO)],
+        "its room is free now"
+    );
     let middle = ranked("middle", 4, "1");
     assert_eq!(reasons(&scheduler, &middle), "1 Insufficient cpu");
     let top = ranked("top", 6, "1");

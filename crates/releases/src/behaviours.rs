@@ -42,8 +42,9 @@ pub const BEHAVIOURS: &[Behaviour] = behaviours! {
     requires_containers_of_metrics: "an autoscaler by the metric of a container fails if a pod lacks the container; before, such a pod requests nothing", "#133415";
     guards_targets_at_zero: "a target with size zero stays there, unless its autoscaler has the condition `ScaledToZero`; before, `minReplicas: 0` is enough", "#135118";
     syncs_new_autoscalers_at_once: "a new autoscaler is synced at once, rather than after 15 seconds", "#138294";
-    names_two_ambiguous_autoscalers: "the error `AmbiguousSelector` names two autoscalers, rather than all", "#138651";
+    names_two_ambiguous_autoscalers: "the error `AmbiguousSelector` names two autoscalers, rather than all", "#139142";
     wraps_errors_of_autoscalers: "the error about the metric of an object names the object first; an unknown type of metric counts with `error=\"spec\"`", "#139029";
+    always_compares_revisions_by_meaning: "revisions of StatefulSets have another form, so Steersman compares their meaning; later with the gate `StatefulSetSemanticRevisionComparison`", "#135017";
     capitalizes_events_of_stateful_sets: "Events of StatefulSets about pods and claims begin with a capital: `Create Pod`", "`stateful_pod_control.go`";
     awaits_available_pods_of_stateful_sets: "updates and scale-downs of StatefulSets wait for `minReadySeconds`; before, parallel sets update the next pod once the last one is ready", "#130909";
     completes_updates_by_users: "`status.currentRevision` of a StatefulSet with `OnDelete` follows when all pods are new", "#136833";

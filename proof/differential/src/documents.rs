@@ -7,6 +7,10 @@ use anyhow::{Context, Result};
 use serde_json::{Map, Value};
 use serde_saphyr::options::DuplicateKeyPolicy;
 
+/// Characters of a prefix that a generated name has. Upstream: `MaxGeneratedNameLength` in
+/// `apiserver/pkg/storage/names`.
+const LONGEST_PREFIX: usize = 58;
+
 /// A YAML document with one object.
 #[derive(Debug, Clone)]
 pub(crate) struct Document {
@@ -50,9 +54,10 @@ impl Document {
         }
     }
 
-    /// The prefix of a name that the server completes.
+    /// The prefix of a name that the server completes, as far as the name has it.
     pub(crate) fn generated_from(&self) -> Option<&str> {
         let prefix = self.text_at("/metadata/generateName");
+        let prefix = prefix.get(..LONGEST_PREFIX).unwrap_or(prefix);
         (self.name().is_empty() && !prefix.is_empty()).then_some(prefix)
     }
 }
@@ -251,6 +256,8 @@ mod tests {
             document("{name: b, generateName: a-}").generated_from(),
             None
         );
+        let long = document(&format!("{{generateName: {}}}", "a".repeat(60)));
+        assert_eq!(long.generated_from().map(str::len), Some(58));
         assert_eq!(document("{name: b}").namespace(), "default");
         assert_eq!(document("{name: b, namespace: web}").namespace(), "web");
     }

@@ -14,7 +14,7 @@ const META_FIELDS: [&str; 3] = ["apiVersion", "kind", "metadata"];
 /// `spec.list[0].field`, sorted.
 pub(super) fn prune(schema: &Schema, object: &mut Value) -> Vec<String> {
     let mut unknown = Vec::new();
-    prune_fields(schema, object, "", &mut unknown, true);
+    prune_fields(schema, object, "", &mut unknown, Kept::of(schema, true));
     if let Some(metadata) = object.get_mut("metadata") {
         unknown.extend(typed_form::prune_metadata(metadata, "metadata"));
     }
@@ -33,11 +33,12 @@ pub(super) fn prune_part(schema: &Schema, value: &mut Value) -> Vec<String> {
 fn prune_value(schema: Option<&Schema>, value: &mut Value, path: &str, unknown: &mut Vec<String>) {
     match (schema, &mut *value) {
         (Some(schema), Value::Object(_)) => {
-            prune_fields(schema, value, path, unknown, schema.embedded_resource)
+            let kept = Kept::of(schema, schema.embedded_resource);
+            prune_fields(schema, value, path, unknown, kept);
         }
-        // A list without an item schema keeps its elements if unknown fields are preserved.
-        (Some(schema), Value::Array(_))
-            if schema.item().is_none() && schema.preserves_unknown() => {}
+        (Some(schema), Value::Array(items)) if schema.preserves_unknown() => {
+            prune_open_list(schema, items, path, unknown);
+        }
         (Some(schema), Value::Array(items)) => {
             for (index, item) in items.iter_mut().enumerate() {
                 prune_value(schema.item(), item, &format!("{path}[{index}]"), unknown);
@@ -56,13 +57,52 @@ fn prune_value(schema: Option<&Schema>, value: &mut Value, path: &str, unknown: 
     }
 }
 
-/// Prunes the fields of an object. `is_resource` keeps `apiVersion`, `kind` and `metadata`.
+/// Prunes the elements of a list that preserves unknown fields: those of its elements, too, but not the ones
+/// further below.
+fn prune_open_list(schema: &Schema, items: &mut [Value], path: &str, unknown: &mut Vec<String>) {
+    let Some(of_item) = schema.item() else {
+        return;
+    };
+    for (index, item) in items.iter_mut().enumerate() {
+        let here = format!("{path}[{index}]");
+        match item {
+            Value::Array(items) => prune_open_list(of_item, items, &here, unknown),
+            item => {
+                let kept = Kept {
+                    resource: of_item.embedded_resource,
+                    unknown: true,
+                };
+                prune_fields(of_item, item, &here, unknown, kept);
+            }
+        }
+    }
+}
+
+/// The fields that an object keeps beside those of its schema.
+#[derive(Clone, Copy)]
+struct Kept {
+    /// `apiVersion`, `kind` and `metadata`.
+    resource: bool,
+    /// All fields.
+    unknown: bool,
+}
+
+impl Kept {
+    fn of(schema: &Schema, resource: bool) -> Self {
+        Self {
+            resource,
+            unknown: schema.preserves_unknown(),
+        }
+    }
+}
+
+/// Prunes the fields of an object.
 fn prune_fields(
     schema: &Schema,
     object: &mut Value,
     path: &str,
     unknown: &mut Vec<String>,
-    is_resource: bool,
+    kept: Kept,
 ) {
     let Some(fields) = object.as_object_mut() else {
         return;
@@ -73,7 +113,7 @@ fn prune_fields(
         } else {
             format!("{path}.{name}")
         };
-        if is_resource && META_FIELDS.contains(&name.as_str()) {
+        if kept.resource && META_FIELDS.contains(&name.as_str()) {
             if name == "metadata" && !path.is_empty() {
                 if value.is_null() {
                     *value = Value::Object(Map::new());
@@ -85,7 +125,7 @@ fn prune_fields(
         }
         match schema.child(name) {
             Some(child) => prune_value(Some(child), value, &here, unknown),
-            None if schema.preserves_unknown() => {}
+            None if kept.unknown => {}
             None => {
                 unknown.push(here);
                 return false;
@@ -165,4 +205,56 @@ fn fill_or_default(schema: &Schema, value: &mut Value) {
         *value = default.clone();
     }
     fill(schema, value);
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_list_that_preserves_unknown_fields_keeps_those_of_its_elements() {
+        let field = json!({"type": "object", "properties": {"known": {"type": "object"}}});
+        let list = |items: &Value, is_open: bool| {
+            let list = json!({
+                "type": "array", "items": items, "x-kubernetes-preserve-unknown-fields": is_open
+            });
+            json!({"type": "object", "properties": {"list": list}})
+        };
+        let nested = json!({"type": "array", "items": field});
+        let element = || json!({"other": 1, "known": {"below": 2}});
+        // (why, schema, list, unknown fields)
+        let cases = [
+            (
+                "closed",
+                list(&field, false),
+                json!([element()]),
+                vec!["list[0].known.below", "list[0].other"],
+            ),
+            (
+                "open",
+                list(&field, true),
+                json!([element()]),
+                vec!["list[0].known.below"],
+            ),
+            (
+                "open, of lists",
+                list(&nested, true),
+                json!([[element()]]),
+                vec!["list[0][0].known.below"],
+            ),
+            (
+                "open, without a schema of elements",
+                list(&Value::Null, true),
+                json!([element()]),
+                vec![],
+            ),
+        ];
+        for (why, schema, list, expected) in cases {
+            let schema: Schema = serde_json::from_value(schema).unwrap();
+            let mut object = json!({ "list": list });
+            assert_eq!(prune(&schema, &mut object), expected, "{why}");
+        }
+    }
 }

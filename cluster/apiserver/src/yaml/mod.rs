@@ -18,13 +18,15 @@ const ERRORS: &str = "yaml: unmarshal errors:";
 pub(crate) const CONVERTING: &str = "error converting YAML to JSON: ";
 
 /// The value of the document, and the error of Go's strict parser about equal keys. An error is the
-/// reason why there is no value.
+/// reason why there is no value. Keys are sorted, as Go's conversion to JSON sorts them: their order is that
+/// of warnings, and of several errors it selects the first.
 pub(crate) fn parse(body: &[u8]) -> Result<(Value, Option<String>), String> {
     let Some(document) = nodes::read(&text::read(body)?)? else {
         return Ok((Value::Null, None));
     };
     let mut decoder = Decoder::default();
-    let value = decoder.value(&document)?;
+    let mut value = decoder.value(&document)?;
+    value.sort_all_objects();
     if let Some(why) = decoder.unsupported {
         return Err(why);
     }
@@ -56,6 +58,12 @@ mod tests {
         let (value, errors) = parse(text.as_bytes()).unwrap();
         assert_eq!(errors, None, "{text}");
         value
+    }
+
+    #[test]
+    fn keys_are_in_the_order_of_go() {
+        let sorted = value("b: [{d: 1, B: 2}]\na: 3").to_string();
+        assert_eq!(sorted, r#"{"a":3,"b":[{"B":2,"d":1}]}"#);
     }
 
     #[test]

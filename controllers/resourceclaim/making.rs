@@ -215,7 +215,7 @@ impl Shared {
             .insert(claim.name.clone());
         let created = self.client.create(target, &body).await;
         self.metrics
-            .created(created.is_ok(), spec.wants_admin_access());
+            .created(created.is_ok(), spec.wants_admin_access(), &owner);
         match created {
             Ok(made) => {
                 let made = Identity::decode(&made).map_err(ClaimError::Answer)?;

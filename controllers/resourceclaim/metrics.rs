@@ -8,18 +8,29 @@ use prometheus::{IntCounterVec, IntGaugeVec, Opts, Registry};
 use steersman_objects::ResourceClaim;
 use steersman_releases::Release;
 use steersman_runtime::informer::Store;
+use steersman_values::resource::ResourceType;
 
 /// The counter of created claims. The registry counts the existing ones at each scrape.
 #[derive(Clone)]
 pub(super) struct ClaimMetrics {
     /// Upstream: `ResourceClaimCreate`.
     creations: IntCounterVec,
+    /// The number of labels.
+    labels: usize,
 }
+
+/// The labels of created claims. Up to 1.36, there are only the first two.
+const OF_CREATIONS: [&str; 4] = [
+    "status",
+    "admin_access",
+    "owner_api_group",
+    "owner_api_kind",
+];
 
 impl ClaimMetrics {
     /// Registers both families with the names and labels of `release`. The second one counts the claims in `claims`.
     ///
-    /// Releases differ in both; see `claim_metrics` and `claim_labels` of `Release`.
+    /// Releases differ in both; see `claim_metrics`, `claim_labels` and `counts_created_claims_by_owner` of `Release`.
     pub(super) fn register(
         registry: &Registry,
         claims: Store<ResourceClaim>,
@@ -30,18 +41,21 @@ impl ClaimMetrics {
             created,
             "[ALPHA] Number of ResourceClaims creation requests, categorized by creation status and admin access",
         );
-        let creations = IntCounterVec::new(creations, &["status", "admin_access"])?;
+        let has_owner = release.counts_created_claims_by_owner();
+        let labels = if has_owner { OF_CREATIONS.len() } else { 2 };
+        let creations = IntCounterVec::new(creations, &OF_CREATIONS[..labels])?;
         registry.register(Box::new(creations.clone()))?;
         let existing = ExistingClaims::over(claims, existing, release.claim_labels())?;
         registry.register(Box::new(existing))?;
-        Ok(Self { creations })
+        Ok(Self { creations, labels })
     }
 
-    /// Counts one POST.
-    pub(super) fn created(&self, success: bool, admin_access: bool) {
+    /// Counts one POST of a claim for an object of the type `owner`.
+    pub(super) fn created(&self, success: bool, admin_access: bool, owner: &ResourceType) {
         let status = if success { "success" } else { "failure" };
+        let values = [status, text(admin_access), &*owner.group, &*owner.kind];
         self.creations
-            .with_label_values(&[status, text(admin_access)])
+            .with_label_values(&values[..self.labels])
             .inc();
     }
 }

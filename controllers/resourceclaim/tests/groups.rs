@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use steersman_devcluster::definitions::definition;
 use steersman_devcluster::faults::{Matcher, conflict};
 use steersman_options::features::{self, FeatureGates};
+use steersman_releases::Release;
 
 use super::{
     CLAIM, Claims, DESCRIPTOR, POD, POD_CLAIM, TEMPLATE, allocated, claim, pod, protected,
@@ -441,4 +442,39 @@ async fn two_pods_share_one_reservation() {
     claims.remove("pods", POD).await;
     claims.rest().await;
     assert_eq!(claims.states(), ["test-podgroup allocated"]);
+}
+
+/// The label of the group is empty for pods.
+#[tokio::test(start_paused = true)]
+async fn created_claims_are_counted_by_owner_since_1_37() {
+    let own = with(pod(), &["metadata", "name"], json!("alone"));
+    let own = with(own, &["metadata", "uid"], json!("uid-of-alone"));
+    for (minor, expected) in [
+        (36, vec![("false,success", 2.0)]),
+        (
+            37,
+            vec![
+                ("false,,Pod,success", 1.0),
+                ("false,scheduling.k8s.io,PodGroup,success", 1.0),
+            ],
+        ),
+    ] {
+        let mut claims = stopped(&[group(), template(), own.clone()]).await;
+        claims
+            .0
+            .restart_with(&[DESCRIPTOR], |mut context| {
+                context.release = Release::of_minor(minor);
+                context.features = FeatureGates::new(|_| true);
+                context
+            })
+            .await;
+        claims.rest().await;
+        let mut found = claims.metric("creates_total");
+        found.sort_by(|(one, _), (other, _)| one.cmp(other));
+        let found: Vec<_> = found
+            .iter()
+            .map(|(labels, value)| (&**labels, *value))
+            .collect();
+        assert_eq!(found, expected, "1.{minor}");
+    }
 }

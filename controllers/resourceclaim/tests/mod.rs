@@ -246,8 +246,14 @@ impl Claims {
     /// The samples of a metric: the values of its labels, sorted by name, and its value.
     fn metric(&self, name: &str) -> Vec<(String, f64)> {
         let gather = self.0.registry.gather();
-        let name = format!("resourceclaim_controller_{name}");
-        let family = gather.iter().find(|family| family.name() == name);
+        // Releases before and since 1.37.
+        let names = [
+            "resourceclaim_controller_",
+            "dynamic_resource_allocation_resourceclaim_",
+        ];
+        let names = names.map(|prefix| format!("{prefix}{name}"));
+        let mut families = gather.iter();
+        let family = families.find(|family| names.iter().any(|name| family.name() == name));
         let samples = family.into_iter().flat_map(|family| family.get_metric());
         samples
             .map(|sample| {

@@ -114,6 +114,12 @@ impl Release {
         }
     }
 
+    /// Whether the metric of created ResourceClaims tells pods and PodGroups apart, by labels of the owner. Since
+    /// kubernetes#140422.
+    pub fn counts_created_claims_by_owner(self) -> bool {
+        self >= Self::of_minor(37)
+    }
+
     /// The labels of the metric of existing ResourceClaims. `source` came with 1.35.
     pub fn claim_labels(self) -> &'static [&'static str] {
         const LABELS: &[&str] = &["allocated", "admin_access", "source"];

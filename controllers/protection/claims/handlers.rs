@@ -9,27 +9,30 @@ use steersman_runtime::informer::{Change, SharedInformer};
 use steersman_runtime::workqueue::WorkQueue;
 
 use super::super::watch_finalizers;
-use super::unused;
+use super::unused::{self, Tracked};
 
-/// Registers the handlers of claims and pods. `tracks_use` is the feature gate
-/// `PersistentVolumeClaimUnusedSinceTime`.
+/// Registers the handlers of claims and pods. The claims in `tracked` have the condition `Unused`.
 pub(super) fn register(
     claims: &SharedInformer<PersistentVolumeClaim>,
     pods: &SharedInformer<Pod>,
     queue: &WorkQueue<ObjectKey>,
-    tracks_use: bool,
+    tracked: Tracked,
 ) {
+    let tracks_use = tracked != Tracked::None;
     watch_finalizers(claims, queue);
     if tracks_use {
         let keys = queue.clone();
-        claims.add_handler(move |change| match change {
-            Change::Added { object, .. } | Change::Updated { new: object, .. } => {
-                // Only a claim without the condition is queued; later changes come from pods.
-                if unused::status(object).is_none() {
-                    keys.add(object.key());
-                }
+        claims.add_handler(move |change| {
+            let (claim, was_tracked) = match change {
+                Change::Added { object, .. } => (object, true),
+                Change::Updated { old, new } => (new, tracked.includes(old)),
+                Change::Deleted { .. } => return,
+            };
+            // Later changes of the condition come from pods. Syncs before the binding left it alone.
+            let is_due = !was_tracked || unused::status(claim).is_none();
+            if tracked.includes(claim) && is_due {
+                keys.add(claim.key());
             }
-            Change::Deleted { .. } => {}
         });
     }
     let keys = queue.clone();

@@ -4,7 +4,7 @@
 //! ([`live_pods`]) -> PUT
 //!
 //! With the feature gate `PersistentVolumeClaimUnusedSinceTime`, claims also have the condition
-//! `Unused` ([`unused`]).
+//! `Unused` ([`unused`]), since 1.37 once they are bound.
 //!
 //! Upstream: `pkg/controller/volume/pvcprotection`. Differences:
 //!
@@ -22,7 +22,6 @@ mod usage;
 
 use steersman_helpers::pods_by_claim::PodsByClaim;
 use steersman_objects::{Document, PersistentVolumeClaim, Pod};
-use steersman_options::features::PERSISTENT_VOLUME_CLAIM_UNUSED_SINCE_TIME;
 use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
 use steersman_runtime::keyed::Keyed;
 use steersman_runtime::rbac::Rule;
@@ -30,6 +29,7 @@ use steersman_runtime::reads::Read;
 
 use self::live_pods::LivePods;
 use self::sync::Claims;
+use self::unused::Tracked;
 use super::{Finalizers, Protected, WORKERS};
 
 /// The protection of claims.
@@ -62,14 +62,12 @@ impl Protected for PersistentVolumeClaim {
 }
 
 fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
-    let tracks_use = ctx
-        .features
-        .is_on(PERSISTENT_VOLUME_CLAIM_UNUSED_SINCE_TIME);
+    let tracked = Tracked::of(&ctx.features, ctx.release);
     let mut keyed = Keyed::<PersistentVolumeClaim>::new(ctx, NAME, "pvcprotection");
     let claims = keyed.objects().clone();
     let pods = ctx.informers.shared::<Pod>();
     let queue = keyed.queue();
-    handlers::register(&claims, &pods, &queue, tracks_use);
+    handlers::register(&claims, &pods, &queue, tracked);
     let client = ctx.client(DESCRIPTOR.identity);
     let syncer = Claims {
         pods: PodsByClaim::of(&pods.store()),
@@ -77,7 +75,7 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
         finalizers: Finalizers::new(client.clone(), keyed.tracked(&claims)),
         queue,
         client,
-        tracks_use,
+        tracked,
         clock: ctx.clock.clone(),
     };
     Ok(keyed.boxed(WORKERS, syncer))

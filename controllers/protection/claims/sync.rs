@@ -16,7 +16,7 @@ use steersman_values::clock::Clock;
 
 use super::super::{Finalizers, SyncError, Use};
 use super::live_pods::LivePods;
-use super::unused;
+use super::unused::{self, Tracked};
 use super::usage::{self, Usage};
 
 /// Syncs claims.
@@ -27,8 +27,8 @@ pub(super) struct Claims {
     /// Its emptiness ends the life of the shared lists.
     pub(super) queue: WorkQueue<ObjectKey>,
     pub(super) client: ApiClient,
-    /// Whether claims have the condition `Unused`.
-    pub(super) tracks_use: bool,
+    /// The claims with the condition `Unused`.
+    pub(super) tracked: Tracked,
     pub(super) clock: Clock,
 }
 
@@ -38,7 +38,8 @@ impl Claims {
         key: &ObjectKey,
         claim: &PersistentVolumeClaim,
     ) -> Result<Requeue, SyncError> {
-        if self.tracks_use && !claim.meta.is_terminating() && self.note_use(key, claim).await? {
+        let has_condition = self.tracked.includes(claim) && !claim.meta.is_terminating();
+        if has_condition && self.note_use(key, claim).await? {
             // The event of the write returns a claim without finalizer to the queue.
             return Ok(Requeue::Never);
         }

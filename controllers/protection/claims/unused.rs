@@ -8,10 +8,44 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use steersman_objects::PersistentVolumeClaim;
 use steersman_objects::conditions::{FALSE, TRUE};
+use steersman_options::features::{FeatureGates, PERSISTENT_VOLUME_CLAIM_UNUSED_SINCE_TIME};
+use steersman_releases::Release;
 use steersman_values::clock::whole_seconds;
 
 /// Type of the condition.
 const UNUSED: &str = "Unused";
+
+/// The claims that have the condition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Tracked {
+    /// None: the feature gate is off.
+    None,
+    /// All claims.
+    All,
+    /// Claims that are bound. The binder writes the others, and the two writers would conflict.
+    Bound,
+}
+
+impl Tracked {
+    pub(super) fn of(features: &FeatureGates, release: Release) -> Self {
+        if !features.is_on(PERSISTENT_VOLUME_CLAIM_UNUSED_SINCE_TIME) {
+            Self::None
+        } else if release.notes_use_of_bound_claims_only() {
+            Self::Bound
+        } else {
+            Self::All
+        }
+    }
+
+    /// Whether the condition of `claim` is to be right.
+    pub(super) fn includes(self, claim: &PersistentVolumeClaim) -> bool {
+        match self {
+            Self::None => false,
+            Self::All => true,
+            Self::Bound => claim.status.phase == *"Bound",
+        }
+    }
+}
 
 /// The status of the condition, if the claim has it.
 ///

@@ -326,3 +326,43 @@ async fn a_claim_is_unused_after_its_last_pod() {
         Some(("True", "NoPodsUsingPVC"))
     );
 }
+
+/// Upstream: the cases of `TestPVCProtectionController` about claims that are not bound, of 1.37. The binding itself
+/// brings the condition.
+#[tokio::test(start_paused = true)]
+async fn claims_are_unused_once_they_are_bound_since_1_37() {
+    let of_phase = |phase: &str| with(kept("a"), "/status/phase", json!(phase));
+    let yes = Some(("True", "NoPodsUsingPVC"));
+    // (release, phase, condition)
+    let cases = [
+        (36, "Pending", yes),
+        (37, "Pending", None),
+        (37, "Lost", None),
+        (37, "Bound", yes),
+    ];
+    for (minor, phase, condition) in cases {
+        let story = story([of_phase(phase)]).with_gates().of_release(minor);
+        let world = story.begin().await;
+        let found = world.find(CLAIMS, "a").unwrap();
+        assert_eq!(
+            condition_of(&found, "Unused"),
+            condition,
+            "1.{minor}, {phase}"
+        );
+    }
+    let before = unused(of_phase("Pending"), "True");
+    let user = unscheduled(user("p", "a"));
+    let world = story([before, user])
+        .with_gates()
+        .of_release(37)
+        .begin()
+        .await;
+    assert_eq!(world.sent_for_claims(), [""; 0]);
+    let bound = unused(of_phase("Bound"), "True");
+    world.store_and_rest(bound).await;
+    let found = world.find(CLAIMS, "a").unwrap();
+    assert_eq!(
+        condition_of(&found, "Unused"),
+        Some(("False", "PodUsingPVC"))
+    );
+}

@@ -11,6 +11,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use steersman_devcluster::faults::{Matcher, internal_error};
 use steersman_options::features::FeatureGates;
+use steersman_releases::Release;
 use steersman_runtime::controller::Descriptor;
 
 use crate::testing::NAMESPACE;
@@ -30,6 +31,7 @@ struct Story {
     /// The verb and the type of requests of the controller, of which the first ones fail.
     failing: Option<(&'static str, &'static str, usize)>,
     gates: fn(&str) -> bool,
+    release: Release,
 }
 
 impl Story {
@@ -41,7 +43,13 @@ impl Story {
             uncached: None,
             failing: None,
             gates: |_| false,
+            release: Release::DEFAULT,
         }
+    }
+
+    fn of_release(mut self, minor: u64) -> Self {
+        self.release = Release::of_minor(minor);
+        self
     }
 
     fn with_type(mut self, definition: Value) -> Self {
@@ -92,6 +100,7 @@ impl Story {
         world
             .restart_with(&[self.descriptor], |mut context| {
                 context.features = FeatureGates::new(self.gates);
+                context.release = self.release;
                 context
             })
             .await;

@@ -120,6 +120,12 @@ impl Release {
         self >= Self::of_minor(37)
     }
 
+    /// Whether a claim gets the condition `Unused` only once it is bound. In 1.36, the write meets those of the binder.
+    /// Since kubernetes#140833.
+    pub fn notes_use_of_bound_claims_only(self) -> bool {
+        self >= Self::of_minor(37)
+    }
+
     /// The labels of the metric of existing ResourceClaims. `source` came with 1.35.
     pub fn claim_labels(self) -> &'static [&'static str] {
         const LABELS: &[&str] = &["allocated", "admin_access", "source"];

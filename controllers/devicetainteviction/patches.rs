@@ -176,7 +176,7 @@ impl Patches {
             return true;
         };
         let spec = &slice.spec;
-        if !rules::are_named(selector, &spec.driver, &spec.pool.name, &device.name) {
+        if !selector.names(&spec.driver, &spec.pool.name, &device.name) {
             return false;
         }
         let device = Device {
@@ -249,9 +249,8 @@ fn concerns(rule: &DeviceTaintRule, slice: &PublishedSlice) -> bool {
         return true;
     };
     let PublishedSlice { spec, .. } = slice;
-    let is_named = |device: &PublishedDevice| {
-        rules::are_named(selector, &spec.driver, &spec.pool.name, &device.name)
-    };
+    let is_named =
+        |device: &PublishedDevice| selector.names(&spec.driver, &spec.pool.name, &device.name);
     spec.devices.iter().any(is_named)
 }
 

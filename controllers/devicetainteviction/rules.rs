@@ -76,9 +76,8 @@ pub(super) fn taint(rule: &DeviceTaintRule) -> DeviceTaint {
 /// them. Upstream: `ruleMatchesDevice`.
 pub(super) fn selects(rule: &DeviceTaintRule, driver: &str, pool: &str, device: &str) -> bool {
     let selector = rule.spec.device_selector.as_ref();
-    selector.is_some_and(|selector| {
-        !needs_attributes(selector) && are_named(selector, driver, pool, device)
-    })
+    selector
+        .is_some_and(|selector| !needs_attributes(selector) && selector.names(driver, pool, device))
 }
 
 /// Whether `selector` also looks at the attributes of devices.
@@ -98,25 +97,6 @@ pub(super) fn warn_of_selector(rule: &DeviceTaintRule) {
             "DeviceTaintRule has a class or expressions of Kubernetes 1.34, so it evicts no pod"
         );
     }
-}
-
-/// Whether the names in `selector` are those of this device. An absent name stands for all.
-pub(super) fn are_named(
-    selector: &DeviceTaintSelector,
-    driver: &str,
-    pool: &str,
-    device: &str,
-) -> bool {
-    let fields = [
-        (&selector.driver, driver),
-        (&selector.pool, pool),
-        (&selector.device, device),
-    ];
-    let matches = |(wanted, found): (&Option<_>, &str)| match wanted {
-        Some(wanted) => *wanted == *found,
-        None => true,
-    };
-    fields.into_iter().all(matches)
 }
 
 /// Whether `rule` selects an allocated device.

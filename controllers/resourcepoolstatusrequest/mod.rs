@@ -1,8 +1,8 @@
 //! Answers questions about pools of devices (ResourcePoolStatusRequests), each once, and deletes old
 //! ones.
 //!
-//! events of requests -> queue -> slices and claims in the caches -> [`pools`] -> PUT of the status;
-//! every ten minutes: DELETE of requests whose time is over
+//! events of requests -> queue -> slices, claims and DeviceTaintRules in the caches -> [`pools`], [`views`] -> PUT of
+//! the status; every ten minutes: DELETE of requests whose time is over
 //!
 //! The controller runs only with the feature gate `DRAResourcePoolStatus`, which is off by default.
 //! Upstream: `pkg/controller/resourcepoolstatusrequest`. Differences:
@@ -18,6 +18,7 @@ mod pools;
 mod sync;
 #[cfg(test)]
 mod tests;
+mod views;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -27,8 +28,9 @@ use std::time::Duration;
 use jiff::Timestamp;
 use steersman_helpers::cleaner::Cleaner;
 use steersman_objects::{
-    Object, ObjectKey, ResourceClaim, ResourcePoolStatusRequest, ResourceSlice,
+    DeviceTaintRule, Object, ObjectKey, PoolSlice, ResourceClaim, ResourcePoolStatusRequest,
 };
+use steersman_options::features;
 use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
 use steersman_runtime::informer::{Change, SharedInformer};
 use steersman_runtime::keyed::{Keyed, Runner};
@@ -51,8 +53,10 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     identity: NAME,
     reads: &[
         Read::of::<ResourcePoolStatusRequest>(),
-        Read::of::<ResourceSlice>(),
+        Read::of::<PoolSlice>(),
         Read::of::<ResourceClaim>(),
+        // Since 1.37.
+        Read::of::<DeviceTaintRule>().with_gate(features::DRA_DEVICE_TAINT_RULES),
     ],
     rules: &[
         Rule::new(&[GROUP], &["resourcepoolstatusrequests"], &["delete"]),
@@ -106,12 +110,17 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
             pending.add(request.key());
         }
     });
-    let slices = ctx.informers.shared::<ResourceSlice>();
+    let slices = ctx.informers.shared::<PoolSlice>();
     let claims = ctx.informers.shared::<ResourceClaim>();
+    let counts_devices = ctx.release.counts_devices_of_pools_once();
+    let has_rules = counts_devices && ctx.features.is_on(features::DRA_DEVICE_TAINT_RULES);
+    let rules = has_rules.then(|| ctx.informers.shared::<DeviceTaintRule>());
     let reporter = PoolReporter {
         client: ctx.client(NAME),
         slices: slices.store(),
         claims: claims.store(),
+        counts_devices,
+        rules: rules.as_ref().map(SharedInformer::store),
         cache: keyed.tracked(&requests),
         clock: ctx.clock.clone(),
         metrics,
@@ -123,6 +132,7 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
         requests,
         slices,
         claims,
+        rules,
     }))
 }
 
@@ -154,8 +164,9 @@ struct PoolStatusController {
     runner: Arc<Runner<PoolReporter>>,
     queue: WorkQueue<ObjectKey>,
     requests: SharedInformer<ResourcePoolStatusRequest>,
-    slices: SharedInformer<ResourceSlice>,
+    slices: SharedInformer<PoolSlice>,
     claims: SharedInformer<ResourceClaim>,
+    rules: Option<SharedInformer<DeviceTaintRule>>,
 }
 
 impl Controller for PoolStatusController {
@@ -167,6 +178,9 @@ impl Controller for PoolStatusController {
                 self.requests.wait_synced().await;
                 self.slices.wait_synced().await;
                 self.claims.wait_synced().await;
+                if let Some(rules) = &self.rules {
+                    rules.wait_synced().await;
+                }
             };
             tokio::select! {
                 () = stop.cancelled() => return,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use steersman_client::writes::{OnFailure, StatusError, write_status};
 use steersman_client::{ApiClient, ApiError};
 use steersman_objects::{
-    DecodeError, ObjectKey, ResourceClaim, ResourcePoolStatusRequest, ResourceSlice,
+    DecodeError, DeviceTaintRule, ObjectKey, PoolSlice, ResourceClaim, ResourcePoolStatusRequest,
 };
 use steersman_runtime::consistency::TrackedCache;
 use steersman_runtime::informer::Store;
@@ -15,7 +15,7 @@ use steersman_values::clock::Clock;
 use tokio::time::Instant;
 
 use super::metrics::RequestMetrics;
-use super::pools::{IncompletePool, answer};
+use super::pools::{Accounting, IncompletePool, answer};
 
 /// Number of retries, after which a request waits for its next change. Upstream: `maxRetries`.
 ///
@@ -27,8 +27,12 @@ const MAX_RETRIES: u32 = 5;
 pub(super) struct PoolReporter {
     pub(super) client: ApiClient,
     /// All slices of the cluster. Requests are rare, so no index by driver exists.
-    pub(super) slices: Store<ResourceSlice>,
+    pub(super) slices: Store<PoolSlice>,
     pub(super) claims: Store<ResourceClaim>,
+    /// Whether devices are counted by the rules of 1.37.
+    pub(super) counts_devices: bool,
+    /// With the feature gate `DRADeviceTaintRules`, since 1.37.
+    pub(super) rules: Option<Store<DeviceTaintRule>>,
     /// The cache of requests. After an answer, the next sync of the request waits until the answer is
     /// visible.
     pub(super) cache: TrackedCache,
@@ -73,7 +77,14 @@ impl ObjectSyncer for PoolReporter {
         let began = Instant::now();
         let slices = self.slices.list();
         let claims = self.claims.list();
-        let status = answer(&request.spec, &slices, &claims, self.clock.now_seconds());
+        let rules: Vec<_> = self.rules.iter().flat_map(Store::list).collect();
+        let accounting = if self.counts_devices {
+            Accounting::Devices(&rules)
+        } else {
+            Accounting::Results
+        };
+        let now = self.clock.now_seconds();
+        let status = answer(&request.spec, &slices, &claims, accounting, now);
         let status = status.map_err(SyncError::Incomplete)?;
         let written = write_status::<ResourcePoolStatusRequest>(
             &self.client,

@@ -8,9 +8,13 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use steersman_devcluster::definitions::definition;
 use steersman_devcluster::faults::{Matcher, internal_error};
-use steersman_objects::{Object, ResourceClaim, ResourcePoolStatusRequest, ResourceSlice};
+use steersman_objects::{
+    DeviceTaintRule, Object, PoolSlice, ResourceClaim, ResourcePoolStatusRequest,
+};
+use steersman_options::features::{self, FeatureGates};
+use steersman_releases::Release;
 
-use super::pools::{Answer, IncompletePool, answer};
+use super::pools::{Accounting, Answer, IncompletePool, answer};
 use super::{DESCRIPTOR, NAME, due};
 use crate::testing::world::{World, begin};
 
@@ -77,10 +81,78 @@ fn calculated(spec: Value, slices: &[Slice], claims: &[Value]) -> Result<Answer,
     let request = decode::<ResourcePoolStatusRequest>(&request(spec));
     let slices: Vec<_> = slices
         .iter()
-        .map(|slice| decode::<ResourceSlice>(&slice.json()))
+        .map(|slice| decode::<PoolSlice>(&slice.json()))
         .collect();
     let claims: Vec<_> = claims.iter().map(decode::<ResourceClaim>).collect();
-    answer(&request.spec, &slices, &claims, begin())
+    answer(
+        &request.spec,
+        &slices,
+        &claims,
+        Accounting::Results,
+        begin(),
+    )
+}
+
+/// The answer of 1.37 about the pool with these slices, whose specs lack driver and pool: its first pool, and the
+/// message of the condition.
+fn accounted(
+    default: Option<&str>,
+    slices: &[Value],
+    claims: &[Value],
+    rules: &[Value],
+) -> (Value, Value) {
+    let request = request(json!({"driver": DRIVER, "defaultPartitionTypeAttribute": default}));
+    let request = decode::<ResourcePoolStatusRequest>(&request);
+    let pool = json!({"name": "pool-1", "generation": 1, "resourceSliceCount": slices.len()});
+    let complete = |(number, spec): (usize, &Value)| {
+        let mut spec = spec.clone();
+        spec["driver"] = json!(DRIVER);
+        spec["pool"] = pool.clone();
+        decode::<PoolSlice>(&json!({"metadata": {"name": format!("slice-{number}")}, "spec": spec}))
+    };
+    let slices: Vec<_> = slices.iter().enumerate().map(complete).collect();
+    let claims: Vec<_> = claims.iter().map(decode::<ResourceClaim>).collect();
+    let rules: Vec<_> = rules.iter().map(decode::<DeviceTaintRule>).collect();
+    let accounting = Accounting::Devices(&rules);
+    let found = answer(&request.spec, &slices, &claims, accounting, begin()).unwrap();
+    let found = serde_json::to_value(found).unwrap();
+    let message = &found["conditions"][0]["message"];
+    (found["pools"][0].clone(), message.clone())
+}
+
+/// A claim of `device` with these fields of its result.
+fn claim_with(device: &str, fields: Value) -> Value {
+    let mut claim = claim("c", "pool-1", device);
+    let result = &mut claim["status"]["allocation"]["devices"]["results"][0];
+    for (name, value) in fields.as_object().unwrap() {
+        result[name] = value.clone();
+    }
+    claim
+}
+
+fn rule(selector: Value, effect: &str) -> Value {
+    let taint = json!({"key": "k", "effect": effect});
+    json!({"metadata": {"name": "r"}, "spec": {"deviceSelector": selector, "taint": taint}})
+}
+
+/// A partition of `size` of the counter `memory` in `gpu-0`, of the type `kind`.
+fn partition(name: &str, kind: &str, size: &str) -> Value {
+    let counters = json!({"memory": {"value": size}});
+    json!({
+        "name": name, "attributes": {"profile": {"string": kind}},
+        "consumesCounters": [{"counterSet": "gpu-0", "counters": counters}],
+    })
+}
+
+const PROFILE: &str = "test.example.com/profile";
+
+/// A slice with a counter of `size`, and with these partitions.
+fn partitioned(size: &str, attribute: Option<&str>, devices: &[Value]) -> Value {
+    let counters = json!({"memory": {"value": size}});
+    json!({
+        "partitionTypeAttribute": attribute, "devices": devices,
+        "sharedCounters": [{"name": "gpu-0", "counters": counters}],
+    })
 }
 
 /// Upstream: `TestCalculatePoolStatus`, the cases with an answer.
@@ -293,6 +365,345 @@ fn incomplete_pools_have_no_answer() {
     );
 }
 
+/// Upstream: the cases of `TestCalculatePoolStatus` about `allocatedDevices` and `unavailableDevices`, of 1.37.
+#[test]
+fn devices_are_counted_once_and_without_tainted_ones() {
+    let device = |name: &str, effect: &str| json!({"name": name, "taints": [{"key": "k", "effect": effect}]});
+    let slice = [json!({"devices": [
+        device("a", "None"), device("b", "NoSchedule"), device("c", "NoExecute"), {"name": "d"},
+    ]})];
+    let of_device = json!({"driver": DRIVER, "pool": "pool-1", "device": "d"});
+    let claim = |device| claim_with(device, json!({}));
+    // (case, claims, rules, allocated, unavailable and available devices)
+    let cases = [
+        ("taints of the slice", vec![], vec![], [0, 2, 2]),
+        (
+            "a shared device",
+            vec![claim("d"), claim("d")],
+            vec![],
+            [1, 2, 1],
+        ),
+        (
+            "admin access",
+            vec![claim_with("d", json!({"adminAccess": true}))],
+            vec![],
+            [0, 2, 2],
+        ),
+        (
+            "a tainted device in use",
+            vec![claim("b")],
+            vec![],
+            [1, 2, 1],
+        ),
+        (
+            "more devices than the pool has",
+            ["w", "x", "y", "z"].map(claim).to_vec(),
+            vec![],
+            [4, 2, 0],
+        ),
+        (
+            "a rule",
+            vec![],
+            vec![rule(of_device.clone(), "NoExecute")],
+            [0, 3, 1],
+        ),
+        (
+            "a rule without effect",
+            vec![],
+            vec![rule(of_device, "None")],
+            [0, 2, 2],
+        ),
+        (
+            "a rule for all",
+            vec![],
+            vec![rule(json!({}), "NoSchedule")],
+            [0, 4, 0],
+        ),
+        (
+            "a rule for none",
+            vec![],
+            vec![rule(json!(null), "NoSchedule")],
+            [0, 2, 2],
+        ),
+        (
+            "a rule for another pool",
+            vec![],
+            vec![rule(json!({"pool": "pool-2"}), "NoSchedule")],
+            [0, 2, 2],
+        ),
+    ];
+    for (case, claims, rules, expected) in cases {
+        let (pool, message) = accounted(None, &slice, &claims, &rules);
+        let names = ["allocatedDevices", "unavailableDevices", "availableDevices"];
+        let found = names.map(|name| pool[name].as_u64().unwrap());
+        assert_eq!(found, expected, "{case}");
+        assert_eq!(message, "Calculated status for 1 pools", "{case}");
+        let views = ["partitionSummary", "shareableSummary", "validationError"];
+        assert_eq!(views.map(|name| pool.get(name)), [None; 3], "{case}");
+    }
+}
+
+/// Upstream: `TestComputePartitionSummary`, `TestResolveDevicePartitions`, `TestResolvePartitionType` and
+/// `TestComputePoolViews_PartitionAttributeGatesView`, of 1.37.
+#[test]
+fn partitions_are_summed_up_by_type() {
+    let full = || partition("full", "Full", "80Gi");
+    let halves = || {
+        [
+            partition("half-1", "Half", "40Gi"),
+            partition("half-2", "Half", "40Gi"),
+        ]
+    };
+    let all = || [&[full()], &halves()[..]].concat();
+    let own = Some(PROFILE);
+    let with = |mut device: Value, field: &str, value: Value| {
+        device[field] = value;
+        device
+    };
+    let other = "test.example.com/shape";
+    let both =
+        json!({"profile": {"string": "Full"}, "test.example.com/shape": {"string": "Large"}});
+    let text = |number: i64| json!({"profile": {"int": number}});
+    let twice = json!([
+        {"counterSet": "gpu-0", "counters": {"memory": {"value": "80Gi"}}},
+        {"counterSet": "gpu-0", "counters": {"cores": {"value": "1"}}},
+    ]);
+    let missing = |device: &str| {
+        format!(
+            "PartitionTypeMissing: device \"{device}\" in pool {DRIVER}/pool-1 does not carry partition type attribute \"{PROFILE}\""
+        )
+    };
+    let none = format!(
+        "PartitionTypeMissing: pool {DRIVER}/pool-1 declares partitionTypeAttribute but publishes no sharedCounters"
+    );
+    let costs = format!(
+        "PartitionCostMismatch: devices of partition type \"Half\" in pool {DRIVER}/pool-1 consume different counters"
+    );
+    let unequal = [
+        partition("a", "Half", "40Gi"),
+        partition("b", "Half", "50Gi"),
+    ];
+    // (case, attribute of the request, slices, devices in use, types with total and allocatable partitions or the error)
+    let cases: [(
+        &str,
+        Option<&str>,
+        Vec<Value>,
+        &[&str],
+        Result<&str, String>,
+    ); 15] = [
+        (
+            "nothing in use",
+            None,
+            vec![partitioned("80Gi", own, &all())],
+            &[],
+            Ok("Full 1 1, Half 2 2"),
+        ),
+        (
+            "a half in use",
+            None,
+            vec![partitioned("80Gi", own, &all())],
+            &["half-1"],
+            Ok("Full 1 0, Half 2 1"),
+        ),
+        (
+            "the whole in use",
+            None,
+            vec![partitioned("80Gi", own, &all())],
+            &["full"],
+            Ok("Full 1 0, Half 2 0"),
+        ),
+        (
+            "few devices",
+            None,
+            vec![partitioned("800Gi", own, &all())],
+            &[],
+            Ok("Full 1 1, Half 2 2"),
+        ),
+        (
+            "an attribute of the request",
+            own,
+            vec![partitioned("80Gi", None, &all())],
+            &[],
+            Ok("Full 1 1, Half 2 2"),
+        ),
+        (
+            "no attribute",
+            None,
+            vec![partitioned("80Gi", None, &all())],
+            &[],
+            Ok(""),
+        ),
+        (
+            "an attribute of the slice goes first",
+            Some(other),
+            vec![partitioned(
+                "80Gi",
+                own,
+                &[with(full(), "attributes", both.clone())],
+            )],
+            &[],
+            Ok("Full 1 1"),
+        ),
+        (
+            "one slice decides for the pool",
+            own,
+            vec![
+                partitioned("80Gi", Some(other), &[with(full(), "attributes", both)]),
+                json!({"devices": halves()}),
+            ],
+            &[],
+            Ok("Large 1 1"),
+        ),
+        (
+            "counters of another slice",
+            own,
+            vec![json!({"devices": halves()}), partitioned("40Gi", None, &[])],
+            &[],
+            Ok("Half 2 1"),
+        ),
+        (
+            "an unknown counter",
+            own,
+            vec![partitioned(
+                "80Gi",
+                None,
+                &[with(full(), "consumesCounters", twice)],
+            )],
+            &[],
+            Ok("Full 1 0"),
+        ),
+        (
+            "devices without counters",
+            own,
+            vec![partitioned(
+                "80Gi",
+                None,
+                &[json!({"name": "plain"}), full()],
+            )],
+            &[],
+            Ok("Full 1 1"),
+        ),
+        (
+            "an attribute of another type",
+            own,
+            vec![partitioned(
+                "80Gi",
+                None,
+                &[with(full(), "attributes", text(1))],
+            )],
+            &[],
+            Err(missing("full")),
+        ),
+        (
+            "no such attribute",
+            own,
+            vec![partitioned(
+                "80Gi",
+                None,
+                &[with(full(), "attributes", json!(null))],
+            )],
+            &[],
+            Err(missing("full")),
+        ),
+        (
+            "no counters",
+            own,
+            vec![json!({"devices": all()})],
+            &[],
+            Err(none),
+        ),
+        (
+            "different costs",
+            own,
+            vec![partitioned("80Gi", None, &unequal)],
+            &[],
+            Err(costs),
+        ),
+    ];
+    for (case, default, slices, used, expected) in cases {
+        let claims: Vec<_> = used
+            .iter()
+            .map(|device| claim_with(device, json!({})))
+            .collect();
+        let (pool, message) = accounted(default, &slices, &claims, &[]);
+        let types = pool["partitionSummary"].as_array().into_iter().flatten();
+        let types = types.map(|of| {
+            let [kind, total, left] = ["type", "total", "allocatable"].map(|name| &of[name]);
+            format!("{} {total} {left}", kind.as_str().unwrap())
+        });
+        let found = match pool["validationError"].as_str() {
+            Some(error) => Err(error.to_owned()),
+            None => Ok(types.collect::<Vec<_>>().join(", ")),
+        };
+        assert_eq!(found, expected.clone().map(str::to_owned), "{case}");
+        let suffix = if expected.is_err() {
+            " (1 incomplete)"
+        } else {
+            ""
+        };
+        assert_eq!(
+            message,
+            format!("Calculated status for 1 pools{suffix}"),
+            "{case}"
+        );
+        assert!(pool["totalDevices"].is_u64(), "{case}");
+    }
+    let many: Vec<_> = (0..33)
+        .map(|n| partition(&format!("d{n}"), &format!("t{n}"), "1Gi"))
+        .collect();
+    let (pool, _) = accounted(own, &[partitioned("80Gi", None, &many)], &[], &[]);
+    let expected = format!(
+        "PartitionSummaryOverCap: pool {DRIVER}/pool-1 has 33 partition types, exceeding the maximum of 32"
+    );
+    assert_eq!(pool["validationError"], expected);
+    assert_eq!(pool.get("partitionSummary"), None);
+}
+
+/// Upstream: `TestComputeShareableSummary`, of 1.37.
+#[test]
+fn capacity_of_shared_devices_is_summed_up() {
+    let shared = |name: &str, capacity: Value| json!({"name": name, "allowMultipleAllocations": true, "capacity": capacity});
+    let memory = || json!({"memory": {"value": "40Gi"}, "cores": {"value": "8"}});
+    let slice = [json!({"devices": [
+        shared("a", memory()), shared("b", json!({"memory": {"value": "40Gi"}})),
+        {"name": "plain", "capacity": memory()},
+    ]})];
+    let used = |device, fields: Value| claim_with(device, fields);
+    let consumed = |amount: &str| json!({"consumedCapacity": {"memory": amount}});
+    let mut observed = consumed("1Gi");
+    observed["adminAccess"] = json!(true);
+    let claims = [
+        used("a", consumed("4Gi")),
+        used("a", consumed("6Gi")),
+        used("b", observed),
+        used("gone", json!({"consumedCapacity": {"cores": "9"}})),
+    ];
+    let (pool, _) = accounted(None, &slice, &claims, &[]);
+    let capacity = |name: &str, [total, consumed, available]: [&str; 3]| json!({"name": name, "total": total, "consumed": consumed, "available": available});
+    let expected = json!({
+        "fullyAvailableDevices": 1, "partiallyAvailableDevices": 1,
+        "capacity": [
+            capacity("cores", ["8", "9", "0"]), capacity("memory", ["80Gi", "10Gi", "70Gi"]),
+        ],
+    });
+    assert_eq!(pool["shareableSummary"], expected);
+    assert_eq!(pool.get("validationError"), None);
+    let many: serde_json::Map<_, _> = (0..33)
+        .map(|n| (format!("c{n}"), json!({"value": "1"})))
+        .collect();
+    let (pool, _) = accounted(
+        None,
+        &[json!({"devices": [shared("a", many.into())]})],
+        &[],
+        &[],
+    );
+    let error = format!(
+        "ShareableSummaryOverCap: pool {DRIVER}/pool-1 has 33 shareable capacity keys, exceeding the maximum of 32"
+    );
+    assert_eq!(pool["validationError"], error);
+    assert_eq!(pool.get("shareableSummary"), None);
+}
+
 /// Upstream: `TestShouldDeleteRequest` and `TestIsOlderThan`.
 #[test]
 fn should_delete_request() {
@@ -495,4 +906,44 @@ async fn a_failed_answer_is_repeated_and_counted() {
         2,
         "a new leader keeps the answer"
     );
+}
+
+/// Rules of DeviceTaintRules need their gate, and 1.36 ignores them and the taints of slices.
+#[tokio::test(start_paused = true)]
+async fn taints_count_since_1_37() {
+    // (release, gate of the rules, unavailable devices)
+    let cases = [(36, true, 0), (37, false, 1), (37, true, 2)];
+    for (minor, has_rules, expected) in cases {
+        let mut world = world(&[]).await;
+        let rules = definition(
+            "resource.k8s.io",
+            "DeviceTaintRule",
+            &["v1beta2"],
+            "Cluster",
+        );
+        world.create(rules).await;
+        let mut slice = Slice("slice-1", DRIVER, "pool-1", Some("node-1"), 3, 1, 1).json();
+        slice["spec"]["devices"][0]["taints"] = json!([{"key": "k", "effect": "NoSchedule"}]);
+        let mut rule = rule(json!({"device": "device-1"}), "NoExecute");
+        rule["apiVersion"] = json!("resource.k8s.io/v1beta2");
+        rule["kind"] = json!("DeviceTaintRule");
+        for object in [slice, rule] {
+            world.cluster.load(object).unwrap();
+        }
+        world
+            .restart_with(&[DESCRIPTOR], |mut context| {
+                context.release = Release::of_minor(minor);
+                let gate = features::DRA_DEVICE_TAINT_RULES.name;
+                context.features = FeatureGates::new(|name| has_rules && name == gate);
+                context
+            })
+            .await;
+        world.create(request(json!({"driver": DRIVER}))).await;
+        tokio::time::sleep(MINUTE).await;
+        let answered = world
+            .find("resourcepoolstatusrequests", "test-request")
+            .unwrap();
+        let found = &answered["status"]["pools"][0]["unavailableDevices"];
+        assert_eq!(*found, expected, "1.{minor}, {has_rules}");
+    }
 }

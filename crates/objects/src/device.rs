@@ -14,7 +14,7 @@ use steersman_values::resource::{
 };
 
 use super::wire::{lenient_time, nullable};
-use super::{Pod, Toleration, Uid};
+use super::{Pod, ResourceList, Toleration, Uid};
 use crate::view;
 
 view! {
@@ -96,6 +96,10 @@ view! {
         pub pool: Sym,
         /// Name of the device in its pool.
         pub device: Sym,
+        /// Whether the claim only observes the device, which others may use.
+        pub admin_access: bool,
+        /// The capacity that the claim uses of a device which several claims can share.
+        pub consumed_capacity: ResourceList,
         /// Tolerations, as the scheduler copied them from the spec of the claim.
         pub tolerations: Vec<Toleration>,
     }

@@ -5,6 +5,7 @@ use jiff::Timestamp;
 use steersman_values::intern::Sym;
 use steersman_values::resource::DEVICE_TAINT_RULES;
 
+use super::pool_slice::repels;
 use super::{DeviceSelector, Parsed};
 use crate::view;
 
@@ -72,5 +73,30 @@ view! {
         pub observed_generation: i64,
         /// Time of the last change; unset when missing or malformed.
         pub last_transition_time: Parsed<Timestamp>,
+    }
+}
+impl DeviceTaintSelector {
+    /// Whether the names in this selector are those of this device. An absent name stands for all.
+    pub fn names(&self, driver: &str, pool: &str, device: &str) -> bool {
+        let fields = [
+            (&self.driver, driver),
+            (&self.pool, pool),
+            (&self.device, device),
+        ];
+        let matches = |(wanted, found): (&Option<Sym>, &str)| match wanted {
+            Some(wanted) => *wanted == *found,
+            None => true,
+        };
+        fields.into_iter().all(matches)
+    }
+}
+
+impl DeviceTaintRuleSpec {
+    /// Whether the rule keeps new pods from this device, by its names alone. An absent selector selects nothing.
+    /// Upstream: `ruleMakesDeviceUnavailable`.
+    pub fn keeps_pods_from(&self, driver: &str, pool: &str, device: &str) -> bool {
+        let selector = self.device_selector.as_ref();
+        repels(&self.taint.effect)
+            && selector.is_some_and(|selector| selector.names(driver, pool, device))
     }
 }

@@ -41,6 +41,7 @@ mod persistent_volume_claim;
 mod pod;
 mod pod_disruption_budget;
 mod pod_group;
+mod pool_slice;
 mod pool_status_request;
 mod replica_set;
 mod replication_controller;
@@ -147,6 +148,10 @@ pub use pod_disruption_budget::{
     BudgetCondition, PodDisruptionBudget, PodDisruptionBudgetSpec, PodDisruptionBudgetStatus,
 };
 pub use pod_group::PodGroup;
+pub use pool_slice::{
+    Amount, Amounts, CounterConsumption, CounterSet, PoolDevice, PoolSlice, PoolSliceSpec,
+    TaintEffect, TextAttribute,
+};
 pub use pool_status_request::{
     PoolStatusCondition, ResourcePoolStatusRequest, ResourcePoolStatusRequestSpec,
     ResourcePoolStatusRequestStatus,

@@ -25,6 +25,8 @@ view! {
         pub pool_name: Option<Sym>,
         /// The most pools in the answer.
         pub limit: Option<i32>,
+        /// The attribute that groups partitions in pools whose slices name none.
+        pub default_partition_type_attribute: Option<Sym>,
     }
 
     /// `status` of a ResourcePoolStatusRequest.

@@ -126,6 +126,12 @@ impl Release {
         self >= Self::of_minor(37)
     }
 
+    /// Whether an answer about pools counts an allocated device once, and a tainted one as unavailable. It then also has
+    /// the partitions and the shared capacity. Since kubernetes#140170.
+    pub fn counts_devices_of_pools_once(self) -> bool {
+        self >= Self::of_minor(37)
+    }
+
     /// The labels of the metric of existing ResourceClaims. `source` came with 1.35.
     pub fn claim_labels(self) -> &'static [&'static str] {
         const LABELS: &[&str] = &["allocated", "admin_access", "source"];

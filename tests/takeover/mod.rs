@@ -246,6 +246,11 @@ fn a_handover_with_feature_gates_changes_no_object() {
         .output();
     let version = String::from_utf8(program.unwrap().stdout).unwrap();
     let release = Release::in_version(version.trim_start_matches("Kubernetes ")).unwrap();
+    if release == Release::OLDEST {
+        return skip(
+            "the API server of 1.33 serves most of these kinds in older versions than the manifests have",
+        );
+    }
     let is_free = |gate: &&&str| Gate::find(gate).is_some_and(|gate| gate.is_free_in(release));
     let gates: Vec<String> = GATES
         .iter()

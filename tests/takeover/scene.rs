@@ -224,6 +224,8 @@ fn is_usual(object: &str, lines: &str, release: Release) -> bool {
         && release < Release::of_minor(36)
     {
         &["generation", "resourceVersion", "time"]
+    } else if object.contains(" ServiceCIDR ") && release < Release::of_minor(34) {
+        &["lastTransitionTime", "resourceVersion", "time"]
     } else {
         &[]
     };

@@ -87,12 +87,12 @@ pub(crate) struct Caller {
     user: Option<User>,
 }
 
-/// Marks the answer to a request without a user over HTTP/2. Such a client gets no further request through the
+/// Marks the answer to a request of the anonymous user over HTTP/2. Such a client gets no further request through the
 /// connection, which would be too cheap for it: CVE-2023-44487.
 ///
 /// Upstream sets the header `Connection: close`, which Go's server takes as the same mark.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct OfStranger;
+pub(crate) struct OfAnonymous;
 
 impl Caller {
     /// Marks the answer to an allowed request.
@@ -154,7 +154,7 @@ pub(crate) struct Delegated {
     verifier: Verifier,
     tolerate_lookup_failure: bool,
     ignores_uid_of_certificates: bool,
-    keeps_strangers: bool,
+    keeps_anonymous: bool,
     queues: Queues,
     tokens: Option<Tokens>,
     always_allow: Vec<String>,
@@ -195,7 +195,7 @@ impl Access {
             verifier: Verifier::default(),
             tolerate_lookup_failure: authn.tolerate_lookup_failure,
             ignores_uid_of_certificates: authn.ignores_uid_of_certificates,
-            keeps_strangers: authn.keeps_strangers,
+            keeps_anonymous: authn.keeps_anonymous,
             queues: Queues::new(authn, looks_up, queues),
             tokens: tokens.map_err(|_| AccessError::Randomness)?,
             always_allow: authz.always_allow.clone(),
@@ -298,11 +298,11 @@ impl Delegated {
         Err(refusal)
     }
 
-    /// Marks the answer with [`OfStranger`] if it is one, unless the feature gate
-    /// `UnauthenticatedHTTP2DOSMitigation` is off.
+    /// Marks the answer with [`OfAnonymous`] if the anonymous user asked over HTTP/2 and the feature gate
+    /// `UnauthenticatedHTTP2DOSMitigation` is on.
     fn mark(&self, user: &User, version: Version, answer: &mut Response) {
-        if version == Version::HTTP_2 && user.is_stranger() && !self.keeps_strangers {
-            answer.extensions_mut().insert(OfStranger);
+        if version == Version::HTTP_2 && user.is_anonymous() && !self.keeps_anonymous {
+            answer.extensions_mut().insert(OfAnonymous);
         }
     }
 

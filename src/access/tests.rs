@@ -219,7 +219,7 @@ fn try_world(change: impl FnOnce(&mut Delegation), asks: bool) -> Result<World, 
 
 /// Feature gate `UnauthenticatedHTTP2DOSMitigation`.
 #[tokio::test]
-async fn answers_to_strangers_are_marked() {
+async fn answers_to_anonymous_users_are_marked() {
     // (gate, version, path, authorization, whether the answer is marked)
     let cases = [
         (true, Version::HTTP_2, "/metrics", "", true),
@@ -231,7 +231,7 @@ async fn answers_to_strangers_are_marked() {
         (false, Version::HTTP_2, "/metrics", "Bearer bad", false),
     ];
     for (is_on, version, path, authorization, expected) in cases {
-        let world = world(|settings| settings.authentication.keeps_strangers = !is_on);
+        let world = world(|settings| settings.authentication.keeps_anonymous = !is_on);
         let request = Request::builder().uri(path).version(version);
         let request = if authorization.is_empty() {
             request
@@ -251,7 +251,7 @@ async fn answers_to_strangers_are_marked() {
             }
             Err(refusal) => refusal,
         };
-        let is_marked = answer.extensions().get::<OfStranger>().is_some();
+        let is_marked = answer.extensions().get::<OfAnonymous>().is_some();
         assert_eq!(
             is_marked, expected,
             "{is_on} {version:?} {path} {authorization}"

@@ -35,8 +35,8 @@ impl User {
         self
     }
 
-    /// Whether the request had no valid credentials. Upstream: `isAnonymousUser`.
-    pub(super) fn is_stranger(&self) -> bool {
+    /// Whether upstream takes the user for anonymous: `isAnonymousUser`.
+    pub(super) fn is_anonymous(&self) -> bool {
         self.name == ANONYMOUS || self.is_in(UNAUTHENTICATED)
     }
 

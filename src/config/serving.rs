@@ -56,8 +56,8 @@ pub struct AuthenticationSettings {
     pub proxy_headers: ProxyHeaders,
     /// Whether users of client certificates have no UID.
     pub ignores_uid_of_certificates: bool,
-    /// Whether HTTP/2 connections stay open after a request without a user.
-    pub keeps_strangers: bool,
+    /// Whether HTTP/2 connections stay open after a request of the anonymous user.
+    pub keeps_anonymous: bool,
     /// Whether the ConfigMap is ignored.
     pub skip_lookup: bool,
     /// Whether a refused read of the ConfigMap is accepted.
@@ -309,7 +309,7 @@ fn delegation(options: &Options, features: &Features) -> Result<Delegation, Vec<
             proxy_ca: path(options, "requestheader-client-ca-file"),
             proxy_headers,
             ignores_uid_of_certificates: !features.is_on("AllowParsingUserUIDFromCertAuth"),
-            keeps_strangers: !features.is_on("UnauthenticatedHTTP2DOSMitigation"),
+            keeps_anonymous: !features.is_on("UnauthenticatedHTTP2DOSMitigation"),
             skip_lookup: options.bool("authentication-skip-lookup"),
             tolerate_lookup_failure: options.bool("authentication-tolerate-lookup-failure"),
             token_ttl: ttl("authentication-token-webhook-cache-ttl"),

@@ -5,10 +5,12 @@
 //! heads, idle connections and HTTP/2 frames equal upstream's
 //! (`k8s.io/apiserver/pkg/server/secure_serving.go`).
 
+use std::error::Error;
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -26,7 +28,7 @@ use tokio_rustls::TlsAcceptor;
 use tower::Service;
 
 use super::path;
-use crate::access::{Chain, OfStranger, Peer};
+use crate::access::{Chain, OfAnonymous, Peer};
 use crate::config::{self, Certificate, Serving};
 use crate::tls::{self, Resolver, TlsError};
 
@@ -231,17 +233,19 @@ async fn answer(
                 *request.uri_mut() = uri;
             }
             let request_guard = RequestGuard::new(&observed);
-            let answer = router.clone().call(request);
+            let is_late = observed.is_ending.load(Ordering::Relaxed);
+            let answer = (!is_late).then(|| router.clone().call(request));
             let observed = Arc::clone(&observed);
             async move {
                 let _guard = request_guard;
-                let answer = answer.await;
-                if let Ok(answer) = &answer
-                    && answer.extensions().get::<OfStranger>().is_some()
-                {
-                    observed.strangers.notify_one();
+                // The error resets the stream. A client may open streams until it has confirmed the end.
+                let answer = answer.ok_or(io::ErrorKind::ConnectionAborted)?;
+                let Ok(answer) = answer.await;
+                if answer.extensions().get::<OfAnonymous>().is_some() {
+                    observed.is_ending.store(true, Ordering::Relaxed);
+                    observed.ending.notify_one();
                 }
-                answer
+                Ok::<_, io::Error>(answer)
             }
         });
     let stream = ObservedStream {
@@ -249,17 +253,18 @@ async fn answer(
         traffic: has_heads.then(|| Arc::clone(&traffic)),
     };
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
-    let ended = loop {
-        tokio::select! {
-            ended = &mut connection => break ended,
-            // Requests in progress are still answered.
-            () = traffic.strangers.notified() => connection.as_mut().graceful_shutdown(),
-            () = traffic.timed_out() => {
-                connection.as_mut().graceful_shutdown();
-                break timeout(SHUTDOWN_GRACE, connection.as_mut()).await.unwrap_or(Ok(()));
-            }
-        }
+    let grace = tokio::select! {
+        ended = &mut connection => return log_end(address, ended),
+        // Requests in progress are still answered.
+        () = traffic.ending.notified() => HEAD,
+        () = traffic.timed_out() => SHUTDOWN_GRACE,
     };
+    connection.as_mut().graceful_shutdown();
+    let ended = timeout(grace, connection.as_mut()).await;
+    log_end(address, ended.unwrap_or(Ok(())));
+}
+
+fn log_end(address: SocketAddr, ended: Result<(), Box<dyn Error + Send + Sync>>) {
     if let Err(error) = ended {
         tracing::trace!(%address, error, "connection ended");
     }
@@ -270,8 +275,10 @@ struct Traffic {
     now: Mutex<Now>,
     /// Notified when the deadline may have changed.
     changed: Notify,
-    /// Notified by the answer to a request without a user, which is the last one of an HTTP/2 connection.
-    strangers: Notify,
+    /// Notified by the answer to a request of the anonymous user, which is the last one of an HTTP/2 connection.
+    ending: Notify,
+    /// Whether later requests are refused.
+    is_ending: AtomicBool,
 }
 
 /// The current state of a connection.
@@ -293,7 +300,8 @@ impl Traffic {
                 begun: None,
             }),
             changed: Notify::new(),
-            strangers: Notify::new(),
+            ending: Notify::new(),
+            is_ending: AtomicBool::new(false),
         }
     }
 
@@ -456,7 +464,7 @@ mod tests {
     }
 
     async fn marked() -> impl axum::response::IntoResponse {
-        (axum::Extension(OfStranger), "ok")
+        (axum::Extension(OfAnonymous), "ok")
     }
 
     /// The time from the answer to a request by HTTP/2 until the server has closed the connection.
@@ -487,10 +495,69 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_answer_to_a_stranger_is_the_last_one_of_its_connection() {
+    async fn an_answer_to_the_anonymous_user_is_the_last_one_of_its_connection() {
         let [kept, ended] = ["/ok", "/marked"].map(lifetime_after);
         assert!(kept.await >= IDLE);
         assert_eq!(ended.await, Duration::ZERO);
+    }
+
+    /// A frame of HTTP/2.
+    fn frame(kind: u8, flags: u8, stream: u8, payload: &[u8]) -> Vec<u8> {
+        let length = u8::try_from(payload.len()).unwrap();
+        let head = [0, 0, length, kind, flags, 0, 0, 0, stream];
+        [&head[..], payload].concat()
+    }
+
+    /// A GET over HTTP/2, in literals of HPACK.
+    fn get_request(stream: u8, path: &str) -> Vec<u8> {
+        let length = u8::try_from(path.len()).unwrap();
+        let literals = [0x82, 0x86, 0x01, 1, b'x', 0x04, length];
+        let headers = [&literals[..], path.as_bytes()].concat();
+        // HEADERS with END_HEADERS and END_STREAM.
+        frame(1, 5, stream, &headers)
+    }
+
+    /// The kinds and streams of all frames until the server closes the connection.
+    async fn frames(mut stream: impl AsyncRead + Unpin) -> Vec<(u8, u8)> {
+        let mut frames = Vec::new();
+        let mut head = [0; 9];
+        while stream.read_exact(&mut head).await.is_ok() {
+            let length = usize::from(head[1]) << 8 | usize::from(head[2]);
+            let mut payload = vec![0; length];
+            stream.read_exact(&mut payload).await.unwrap();
+            frames.push((head[3], head[8]));
+        }
+        frames
+    }
+
+    /// The client never confirms the end of the connection.
+    #[tokio::test(start_paused = true)]
+    async fn later_requests_of_the_anonymous_user_are_reset() {
+        let (mut near, far) = tokio::io::duplex(64 * 1024);
+        let peer = Peer {
+            address: SocketAddr::from(([192, 0, 2, 1], 4000)),
+            certificates: None,
+        };
+        let router = Router::new().route("/marked", get(marked));
+        let builder = auto::Builder::new(TokioExecutor::new()).http2_only();
+        let served = tokio::spawn(answer(far, peer, builder, router, false));
+        let settings = frame(4, 0, 0, &[]);
+        let preface = [&b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..], &settings].concat();
+        near.write_all(&preface).await.unwrap();
+        near.write_all(&get_request(1, "/marked")).await.unwrap();
+        // The server is done with the first request once it waits for the client.
+        tokio::time::sleep(HEAD / 2).await;
+        near.write_all(&get_request(3, "/marked")).await.unwrap();
+        let start = Instant::now();
+        let (reader, _writer) = tokio::io::split(near);
+        let seen = frames(reader).await;
+        assert_eq!(start.elapsed(), HEAD / 2);
+        served.await.unwrap();
+        // HEADERS of the first answer, GOAWAY, RST_STREAM of the second request.
+        for expected in [(1, 1), (7, 0), (3, 3)] {
+            assert!(seen.contains(&expected), "{seen:?}");
+        }
+        assert!(!seen.contains(&(1, 3)), "{seen:?}");
     }
 
     /// Paused time advances only while the server waits, so the elapsed time is the server's limit.

@@ -71,10 +71,9 @@ pub(crate) fn print(text: &str) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// The format of `--logging-format`; text if the error comes before, or is about it.
-fn log_format(options: &Options, config: &Result<Config, Vec<ConfigError>>) -> LogFormat {
-    let errors = config.as_ref().err().map_or(&[][..], Vec::as_slice);
-    if errors.iter().any(ConfigError::precedes_logs) {
+/// The format of `--logging-format`; text if an error comes before it.
+fn log_format(options: &Options, has_logs: bool) -> LogFormat {
+    if !has_logs {
         return LogFormat::Text;
     }
     LogFormat::from_flag(&options.text("logging-format")).unwrap_or(LogFormat::Text)
@@ -83,7 +82,10 @@ fn log_format(options: &Options, config: &Result<Config, Vec<ConfigError>>) -> L
 /// Runs the manager with these options until it ends.
 fn manage(options: Options, registry: &ControllerRegistry) -> ExitCode {
     let config = Config::new(options.clone(), registry);
-    let format = log_format(&options, &config);
+    // Upstream checks feature gates and logs first, and sets up logs before all other checks.
+    let errors = config.as_ref().err().map_or(&[][..], Vec::as_slice);
+    let has_logs = !errors.iter().any(ConfigError::precedes_logs);
+    let format = log_format(&options, has_logs);
     let verbosity = options.int("v");
     // Tasks on one thread wake each other without a system call; see docs/decisions/0008.
     let runtime = match Builder::new_current_thread().enable_all().build() {
@@ -102,7 +104,7 @@ fn manage(options: Options, registry: &ControllerRegistry) -> ExitCode {
         LogFormat::Text => options.bool("log-text-split-stream"),
         LogFormat::Json => options.bool("log-json-split-stream"),
     };
-    let init = if is_split && config.is_ok() {
+    let init = if is_split && has_logs {
         logs::init_split
     } else {
         logs::init
@@ -115,7 +117,7 @@ fn manage(options: Options, registry: &ControllerRegistry) -> ExitCode {
     if let Err(error) = &spans {
         tracing::error!(%error, "cannot start tracing; no spans are exported");
     }
-    if verbosity >= 1 {
+    if has_logs && verbosity >= 1 {
         for (name, value) in options.iter() {
             tracing::info!(target: logs::PLAIN, "FLAG: --{name}={value:?}");
         }

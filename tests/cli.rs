@@ -265,6 +265,29 @@ fn an_unreachable_api_server_is_named_after_waiting_for_it() {
     );
 }
 
+/// Feature gate `LoggingAlphaOptions`.
+#[test]
+fn split_streams_have_errors_apart_from_all_else() {
+    for format in ["text", "json"] {
+        let said = output(&[
+            "--feature-gates=LoggingAlphaOptions=true",
+            &format!("--logging-format={format}"),
+            &format!("--log-{format}-split-stream"),
+            "-v=1",
+            "--kubeconfig=/missing",
+        ]);
+        let [infos, errors] =
+            [said.stdout, said.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
+        assert_eq!(said.status.code(), Some(1), "{errors}");
+        let is_flag = |line: &str| line.contains("FLAG: --");
+        assert!(infos.lines().any(is_flag), "{format}: {infos}");
+        assert!(!errors.lines().any(is_flag), "{format}: {errors}");
+        let is_failure = |line: &str| line.contains("/missing") && !is_flag(line);
+        assert!(errors.lines().any(is_failure), "{format}: {errors}");
+        assert!(!infos.lines().any(is_failure), "{format}: {infos}");
+    }
+}
+
 #[test]
 fn why_without_an_api_server_is_an_error() {
     let directory = tempfile::tempdir().unwrap();

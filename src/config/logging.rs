@@ -33,7 +33,7 @@ pub(super) fn check(options: &Options, features: &Features) -> Vec<ConfigError> 
         Ok(_) => {}
         Err(unknown) => errors.push(ConfigError::LogFormat(unknown)),
     }
-    if format != "text" && !options.text("vmodule").is_empty() {
+    if !matches!(&*format, "" | "text") && !options.text("vmodule").is_empty() {
         errors.push(ConfigError::Vmodule);
     }
     if !features.is_on("LoggingAlphaOptions") {

@@ -2,8 +2,8 @@
 //!
 //! `Options` (flags as typed) -> checks -> [`Config`]
 //!
-//! All checks run before anything starts, and all errors are reported at once, as upstream's
-//! `Validate` functions do. Upstream: `cmd/kube-controller-manager/app/options`.
+//! All checks run before anything starts. Errors of feature gates come alone, then those of logs; all others are
+//! reported at once, as upstream's `Validate` functions do. Upstream: `cmd/kube-controller-manager/app/options`.
 
 mod logging;
 mod metrics;

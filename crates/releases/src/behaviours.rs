@@ -58,7 +58,7 @@ pub const BEHAVIOURS: &[Behaviour] = behaviours! {
     counts_created_claims_by_owner: "the metric of created ResourceClaims has the labels `owner_api_group` and `owner_api_kind`", "#140422";
     notes_use_of_bound_claims_only: "claims have the condition `Unused` once they are bound; before, from their creation", "#140833";
     counts_devices_of_pools_once: "a ResourcePoolStatusRequest counts each allocated device once, and tainted ones as unavailable; before, each result of an allocation", "#140170";
-    checks_storage_migrations: "the [storage version migrator](#api-versions) checks resource and verbs, skips newer objects, retries, and tells the cause of a failure", "#134784";
+    checks_storage_migrations: "the [storage version migrator](#api-versions) checks resource and verbs, skips newer objects, retries, and tells the cause of a failure", "#133612, #134231";
     admits_storage_migrations: "migrations of one resource run one after the other, and CustomResourceDefinitions show them", "#135297";
     migrates_storage_by_merge_patches: "storage is migrated by merge patches, not by server-side apply", "#138874";
     declares_params_without_schema: "expressions of a ValidatingAdmissionPolicy may use `params` of a kind without a schema; before, its status has a warning", "`typechecking.go`";

@@ -10,9 +10,9 @@ use super::release::Release;
 // One line per field keeps this readable as a table.
 #[rustfmt::skip]
 pub const CONFIGZ: &[(&str, u64, &str)] = &[
-    ("DeviceTaintEvictionController.ConcurrentSyncs", 35, "`devicetaintevictioncontroller.go`"),
+    ("DeviceTaintEvictionController.ConcurrentSyncs", 35, "#134152"),
     ("DisruptionController.ConcurrentDisruptionSyncs", 37, "#140014"),
-    ("NodeLifecycleController.NodeMonitorPeriod", 37, "`k8s.io/kube-controller-manager`"),
+    ("NodeLifecycleController.NodeMonitorPeriod", 37, "#137964"),
     ("NodeLifecycleController.PodEvictionTimeout", 36, "`k8s.io/kube-controller-manager`"),
     ("ResourceClaimController.ConcurrentSyncs", 36, "#134701"),
     ("apiVersion", 36, "`k8s.io/kube-controller-manager`"),

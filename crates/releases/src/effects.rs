@@ -34,10 +34,6 @@ const CLIENT: &str = "about upstream's client library";
 /// The reason for the gates of stale caches.
 const OWN_WRITES: &str = "every sync waits until its cache has the controller's own writes";
 
-/// The reason for the order of changes.
-const IN_ORDER: &str = "handlers get changes in the order of the watch. If it is off, the storage version migrator refuses to start since 1.35, as \
-     upstream";
-
 /// The gates that upstream's manager reads, sorted by name.
 // One line per gate keeps this readable as a table.
 #[rustfmt::skip]
@@ -75,7 +71,7 @@ pub const READ: &[(&str, Effect)] = &[
     ("HPAOptimizedSelectorStore", Always(true, "selectors of a namespace are compared with the different label sets of its pods")),
     ("HPAScaleToZero", Acts),
     ("HonorPVReclaimPolicy", Locked),
-    ("InOrderInformers", Always(true, IN_ORDER)),
+    ("InOrderInformers", Acts),
     ("InOrderInformersBatchProcess", Always(true, "the objects of a list enter the cache in one step")),
     ("InPlacePodVerticalScaling", Acts),
     ("InTreePluginPortworxUnregister", Same("`CSIMigrationPortworx` is locked, so the CSI driver has these volumes")),

@@ -116,7 +116,7 @@ const WORKLOADS_V1BETA1: &str = "#140184";
 const DEVICES_V1: &str = "#132706";
 const DEVICES_V1BETA2: &str = "#129970";
 
-/// Types whose version depends on the release, as controllers name them, the pull request that brought this version, and
+/// Types whose version depends on the release, as controllers name them. Each has the pull request of this version, and
 /// the other versions with the same fields, as far as controllers use them. `PodGroup` and `StorageVersionMigration` of
 /// `steersman_objects` know the fields that differ.
 ///

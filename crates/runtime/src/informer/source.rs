@@ -241,9 +241,14 @@ mod tests {
             let stop = CancellationToken::new();
             let tasks = Tasks::default();
             factory.start(&tasks, &stop);
-            while asked.lock().is_empty() {
-                tokio::time::sleep(Duration::from_millis(1)).await;
-            }
+            let first_request = async {
+                while asked.lock().is_empty() {
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                }
+            };
+            tokio::time::timeout(Duration::from_secs(10), first_request)
+                .await
+                .unwrap();
             stop.cancel();
             let first = asked.lock()[0].clone();
             let expected = format!("/api/v1/nodes{expected}");

@@ -171,7 +171,11 @@ impl Devices {
         let pools = &mut self.taints.pools;
         let removed = old.filter(is_moved).map(|old| pools.remove(old));
         let set = new.map(|new| pools.set(new));
-        let changes: Vec<Changed> = removed.into_iter().chain(set).collect();
+        let changes = removed.into_iter().chain(set);
+        let changes: Vec<Changed> = changes.filter(|change| !change.is_empty()).collect();
+        if changes.is_empty() {
+            return Vec::new();
+        }
         let includes = |device: &_| changes.iter().any(|change| change.includes(device));
         self.update_claims(now, |claim| devices(claim).iter().any(includes))
     }

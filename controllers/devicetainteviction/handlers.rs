@@ -14,7 +14,7 @@ use steersman_runtime::informer::{Change, SharedInformer};
 use steersman_values::clock::saturating_since;
 
 use super::evictions::Effect;
-use super::patches::{Changes, Failure, Patches};
+use super::patches::{Broken, Changes, Failure, Patches};
 use super::rules::{self, RuleRef, STATUS_PERIOD};
 use super::tracker::Tracker;
 use super::{Caches, FAILED_EXPRESSION, Shared, Work};
@@ -79,6 +79,9 @@ fn register_patches(
     });
     if let Some(rules) = &caches.rules {
         patch(shared, rules, |patches, (old, new)| {
+            if !rules::is_relevant(old.map(|old| &**old), new.map(|new| &**new)) {
+                return Changes::default();
+            }
             patches.rule_changed(old, new)
         });
     }
@@ -146,6 +149,23 @@ pub(super) fn steps<'a, T: Object>(change: &Change<'a, T>) -> Vec<Step<'a, T>> {
     }
 }
 
+/// Logs an expression that does not compile, because its rule or class then selects nothing.
+fn log_broken(broken: &Broken) {
+    let Broken {
+        kind,
+        name,
+        expression,
+        error,
+    } = broken;
+    tracing::error!(
+        kind,
+        name = &**name,
+        expression = &**expression,
+        error,
+        "selector cannot be evaluated, so it selects no device, and evicts no pod"
+    );
+}
+
 impl Shared {
     /// The caches are complete, and the workers start.
     ///
@@ -183,9 +203,11 @@ impl Shared {
     /// Applies a change that gives slices other taints of rules.
     fn patched(&self, change: impl FnOnce(&mut Patches) -> Changes) {
         let mut failures = Vec::new();
+        let mut broken = Vec::new();
         self.apply(|tracker, now| {
             let changes = change(&mut tracker.patches);
             failures = changes.failures;
+            broken = changes.broken;
             let slices = changes.slices.iter();
             let claims = slices.flat_map(|(old, new)| {
                 let devices = &mut tracker.devices;
@@ -195,6 +217,7 @@ impl Shared {
             tracker.check_pods_of(&claims, &self.pods)
         });
         failures.iter().for_each(|failure| self.failed(failure));
+        broken.iter().for_each(log_broken);
     }
 
     /// Tells users about an expression of a rule that failed for a device.

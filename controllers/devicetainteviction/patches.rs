@@ -3,8 +3,10 @@
 //! There a rule may also select devices by a class and by expressions about their attributes, and it taints published
 //! devices alone. A rule without selector selects all devices; the documentation of the API says none.
 //!
-//! A selector that does not compile selects no device. Upstream leaves such a slice as it was before, with the taints
-//! of the driver. When a class goes, its rules end at once, where upstream waits for the next change of each slice.
+//! A selector that does not compile selects no device. Upstream leaves such a slice in its earlier state, with the
+//! taints of rules. It leaves out a slice that is new to it, with all its taints. A selector with `cel: null` selects
+//! no device either, where upstream skips it. When a class goes, its rules end at once, where upstream waits for the
+//! next change of each slice.
 //!
 //! Upstream: `k8s.io/dynamic-resource-allocation/resourceslice/tracker`.
 
@@ -42,8 +44,8 @@ struct Rule {
     selectors: Vec<Compiled>,
 }
 
-/// A compiled expression; the error tells why it does not compile.
-type Compiled = Result<Selector, String>;
+/// A compiled expression; `None` if it does not compile.
+type Compiled = Option<Selector>;
 
 /// A slice as it was and as it is; `None` where it does not exist.
 type SliceChange = (Option<Arc<ResourceSlice>>, Option<Arc<ResourceSlice>>);
@@ -53,6 +55,17 @@ type SliceChange = (Option<Arc<ResourceSlice>>, Option<Arc<ResourceSlice>>);
 pub(super) struct Changes {
     pub(super) slices: Vec<SliceChange>,
     pub(super) failures: Vec<Failure>,
+    /// Expressions of the changed object.
+    pub(super) broken: Vec<Broken>,
+}
+
+/// An expression that does not compile. Its object selects nothing.
+#[derive(Debug)]
+pub(super) struct Broken {
+    pub(super) kind: &'static str,
+    pub(super) name: Arc<str>,
+    pub(super) expression: Box<str>,
+    pub(super) error: String,
 }
 
 /// An expression of a rule that failed for a device.
@@ -94,21 +107,24 @@ impl Patches {
         if let Some(old) = old {
             self.rules.remove(&old.meta.name);
         }
+        let mut broken = Vec::new();
         if let Some(rule) = new {
             let selector = rule.spec.device_selector.as_ref();
             let selectors = selector.map_or(&[][..], |selector| &selector.selectors);
-            let selectors = compile(selectors, "DeviceTaintRule", &rule.meta.name);
+            let name = &rule.meta.name;
+            let selectors = compile(selectors, "DeviceTaintRule", name, &mut broken);
             let rule = Arc::clone(rule);
             self.rules
                 .insert(Arc::clone(&rule.meta.name), Rule { rule, selectors });
         }
-        self.patch_all(|slice| {
+        let changes = self.patch_all(|slice| {
             let mut both = old.into_iter().chain(new);
             both.any(|rule| concerns(rule, slice))
-        })
+        });
+        Changes { broken, ..changes }
     }
 
-    /// Takes over a class as it was and as it is.
+    /// Takes over a class as it was and as it is. Only slices with a rule of the class are concerned.
     pub(super) fn class_changed(
         &mut self,
         old: Option<&Arc<DeviceClass>>,
@@ -117,11 +133,21 @@ impl Patches {
         if let Some(old) = old {
             self.classes.remove(&old.meta.name);
         }
+        let mut broken = Vec::new();
         if let Some(class) = new {
-            let selectors = compile(&class.spec.selectors, "DeviceClass", &class.meta.name);
-            self.classes.insert(Arc::clone(&class.meta.name), selectors);
+            let name = &class.meta.name;
+            let selectors = compile(&class.spec.selectors, "DeviceClass", name, &mut broken);
+            self.classes.insert(Arc::clone(name), selectors);
         }
-        self.patch_all(|_| true)
+        let classes = || old.into_iter().chain(new);
+        let names_class = |rule: &&Rule| {
+            let named = class_of(&rule.rule);
+            classes().any(|class| named == Some(&*class.meta.name))
+        };
+        let rules = self.rules.values().filter(names_class);
+        let rules: Vec<Arc<DeviceTaintRule>> = rules.map(|rule| Arc::clone(&rule.rule)).collect();
+        let changes = self.patch_all(|slice| rules.iter().any(|rule| concerns(rule, slice)));
+        Changes { broken, ..changes }
     }
 
     /// Applies all rules again to the slices that `is_concerned` accepts.
@@ -183,13 +209,14 @@ impl Patches {
             driver: &spec.driver,
             attributes: &device.attributes,
             capacity: &device.capacity,
-            allow_multiple_allocations: device.allow_multiple_allocations,
+            // The tracker passes no value, so it is false also for a shared device.
+            allow_multiple_allocations: false,
         };
         if !self.is_of_class(selector, &device) {
             return false;
         }
         for (index, compiled) in rule.selectors.iter().enumerate() {
-            let Ok(compiled) = compiled else {
+            let Some(compiled) = compiled else {
                 return false;
             };
             match compiled.matches(&device) {
@@ -216,7 +243,7 @@ impl Patches {
         };
         self.classes.get(&**name).is_some_and(|selectors| {
             let matches = |compiled: &Compiled| {
-                let compiled = compiled.as_ref().ok();
+                let compiled = compiled.as_ref();
                 compiled.is_some_and(|selector| selector.matches(device) == Ok(true))
             };
             selectors.iter().all(matches)
@@ -224,23 +251,35 @@ impl Patches {
     }
 }
 
-/// Compiles the selectors of an object. Those that do not compile are logged, because the object then selects nothing.
-fn compile(selectors: &[DeviceSelector], kind: &str, name: &str) -> Vec<Compiled> {
+/// Compiles the selectors of an object. Those that do not compile are added to `broken`.
+fn compile(
+    selectors: &[DeviceSelector],
+    kind: &'static str,
+    name: &Arc<str>,
+    broken: &mut Vec<Broken>,
+) -> Vec<Compiled> {
     let compile = |selector: &DeviceSelector| {
-        let expression = &*selector.cel.expression;
-        let compiled = Selector::compile(expression);
-        if let Err(error) = &compiled {
-            tracing::error!(
-                kind,
-                name,
-                expression,
-                error,
-                "selector cannot be evaluated, so it selects no device, and evicts no pod"
-            );
+        let expression = &selector.cel.expression;
+        match Selector::compile(expression) {
+            Ok(compiled) => Some(compiled),
+            Err(error) => {
+                broken.push(Broken {
+                    kind,
+                    name: Arc::clone(name),
+                    expression: expression.clone(),
+                    error,
+                });
+                None
+            }
         }
-        compiled
     };
     selectors.iter().map(compile).collect()
+}
+
+/// The class that the selector of `rule` names.
+pub(super) fn class_of(rule: &DeviceTaintRule) -> Option<&str> {
+    let selector = rule.spec.device_selector.as_ref()?;
+    selector.device_class_name.as_deref()
 }
 
 /// Whether a change of `rule` may change the taints of `slice`. Upstream: `sliceNamesForPatch`.

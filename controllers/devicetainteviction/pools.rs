@@ -60,6 +60,11 @@ pub(super) struct Changed {
 }
 
 impl Changed {
+    /// Whether no device has other taints.
+    pub(super) fn is_empty(&self) -> bool {
+        self.devices.is_empty()
+    }
+
     /// Whether `device` is one of them.
     pub(super) fn includes(&self, device: &AllocatedDevice) -> bool {
         device.driver == self.pool.driver

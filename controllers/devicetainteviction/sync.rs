@@ -22,7 +22,7 @@ use steersman_values::clock::saturating_since;
 
 use super::claims::{Devices, Eviction, claim_of};
 use super::evictions::{Due, PodRef};
-use super::patches::Patches;
+use super::patches::{Patches, class_of};
 use super::rules::{self, RuleRef, Told};
 use super::{NAME, Shared, Work};
 
@@ -251,19 +251,22 @@ impl Shared {
         Ok(devices.eviction_of(pod).is_some_and(|live| live.at <= now))
     }
 
-    /// The live rules and classes, if rules taint slices.
+    /// The live rules and the classes that they need, if rules taint slices.
     async fn live_patches(&self) -> Result<Option<Patches>, EvictError> {
         if self.of_tracker.is_none() {
             return Ok(None);
         }
         let client = &self.evictor.client;
         let mut patches = Patches::default();
-        let classes = live::all::<DeviceClass>(client).await;
-        for class in classes.map_err(EvictError::Read)?.objects {
-            patches.class_changed(None, Some(&Arc::new(class)));
-        }
         let rules = live::all::<DeviceTaintRule>(client).await;
-        for rule in rules.map_err(EvictError::Read)?.objects {
+        let rules = rules.map_err(EvictError::Read)?.objects;
+        if rules.iter().any(|rule| class_of(rule).is_some()) {
+            let classes = live::all::<DeviceClass>(client).await;
+            for class in classes.map_err(EvictError::Read)?.objects {
+                patches.class_changed(None, Some(&Arc::new(class)));
+            }
+        }
+        for rule in rules {
             patches.rule_changed(None, Some(&Arc::new(rule)));
         }
         Ok(Some(patches))

@@ -99,15 +99,18 @@ impl Collector for ExistingClaims {
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
-        let mut counts: HashMap<Vec<&str>, i64> = HashMap::new();
+        let mut counts: HashMap<[&str; 3], i64> = HashMap::new();
         for claim in self.claims.list() {
-            let labels = labels(&claim).into_iter().take(self.labels);
-            *counts.entry(labels.collect()).or_default() += 1;
+            let mut labels = labels(&claim);
+            // Claims that differ only in labels of later releases are one series.
+            labels[self.labels..].fill("");
+            *counts.entry(labels).or_default() += 1;
         }
         // A combination without claims has no series, as upstream.
         self.gauge.reset();
         for (labels, count) in counts {
-            self.gauge.with_label_values(&labels[..]).set(count);
+            let labels = &labels[..self.labels];
+            self.gauge.with_label_values(labels).set(count);
         }
         self.gauge.collect()
     }

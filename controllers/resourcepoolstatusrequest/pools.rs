@@ -176,7 +176,7 @@ fn newest_slices<'a>(
     pools
 }
 
-/// What claims have of a pool.
+/// The devices and capacity of a pool that claims use.
 #[derive(Default)]
 struct Allocated<'a> {
     /// Number of results of allocations.
@@ -187,7 +187,7 @@ struct Allocated<'a> {
     consumed: BTreeMap<&'a str, Quantity>,
 }
 
-/// What claims have of each pool of `driver`.
+/// The same for each pool of `driver`.
 ///
 /// Claims in each namespace count, reserved or not. Results of other drivers are left out.
 fn allocated_devices<'a>(

@@ -939,10 +939,15 @@ async fn taints_count_since_1_37() {
             })
             .await;
         world.create(request(json!({"driver": DRIVER}))).await;
-        tokio::time::sleep(MINUTE).await;
-        let answered = world
-            .find("resourcepoolstatusrequests", "test-request")
-            .unwrap();
+        let answered = || {
+            world
+                .find("resourcepoolstatusrequests", "test-request")
+                .unwrap()
+        };
+        world
+            .until("an answer", |_| answered()["status"]["pools"].is_array())
+            .await;
+        let answered = answered();
         let found = &answered["status"]["pools"][0]["unavailableDevices"];
         assert_eq!(*found, expected, "1.{minor}, {has_rules}");
     }

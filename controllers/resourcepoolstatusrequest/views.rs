@@ -1,5 +1,4 @@
-//! What counts of devices cannot tell about a pool: how many of its partitions still fit, and how much capacity of
-//! shared devices is left. Since 1.37.
+//! Partitions of a pool that still fit, and the free capacity of its shared devices. Since 1.37.
 //!
 //! Partitions of a device exclude each other by counters that they share. Upstream: `views.go`.
 
@@ -228,8 +227,8 @@ impl<'a> Pool<'a> {
         })
     }
 
-    /// The counters of the pool without those of devices in use. A device counts once, whatever claims share it, as in
-    /// the scheduler.
+    /// The counters of the pool without those of devices in use. A device counts once, also if several claims share
+    /// it, as in the scheduler.
     fn counters_left(&self) -> BTreeMap<Counter<'a>, Quantity> {
         let sets = self
             .slices

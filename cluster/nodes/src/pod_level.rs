@@ -161,7 +161,7 @@ pub(super) fn put(pod: &SimPod, status: &mut Map<String, Value>, step: Option<&S
     let (is_allocated, is_actuated) = match step {
         Some(Step::Allocate) => (true, false),
         Some(Step::Actuate) => (true, true),
-        // An earlier resize ends in what the node has allocated.
+        // An earlier resize ends in the allocated resources.
         Some(Step::Wait(_)) => (false, pod.is_in_progress()),
         Some(Step::Refresh) | None => {
             let is_settled = is_new && !pod.is_resized();

@@ -376,9 +376,11 @@ fn put_resources(pod: &SimPod, step: &Step, status: &mut Value) {
             status::put_resources(status, resources, Some(&spec.requests));
         }
         Step::Actuate => status::put_resources(status, Some(spec), Some(&spec.requests)),
-        // An earlier resize ends in what the node had allocated.
+        // An earlier resize ends in the allocated resources.
         Step::Wait(_) if pod.is_in_progress() => {
-            let allocated = allocated(reported).unwrap_or_default();
+            let Some(allocated) = allocated(reported) else {
+                return;
+            };
             status::put_resources(status, Some(&allocated), Some(&allocated.requests));
         }
         Step::Wait(_) | Step::Refresh => {}

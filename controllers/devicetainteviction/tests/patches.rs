@@ -32,11 +32,12 @@ fn selectors(expressions: &[&str]) -> Value {
     expressions.iter().map(selector).collect()
 }
 
-/// A slice with two devices: `instance` of model `a` with 2Gi, and `other` of model `b` with 4Gi.
+/// A slice with two shared devices: `instance` of model `a` with 2Gi, and `other` of model `b` with 4Gi.
 fn slice() -> Value {
     let device = |name: &str, model: &str, memory: &str| {
         json!({
             "name": name, "attributes": {"model": {"string": model}}, "capacity": {"memory": {"value": memory}},
+            "allowMultipleAllocations": true,
         })
     };
     json!({
@@ -121,6 +122,13 @@ fn rules_select_devices_by_name_class_and_expression() {
             &none,
             0,
         ),
+        // Expressions of the tracker do not see that devices are shared.
+        (
+            json!({"selectors": selectors(&["device.allowMultipleAllocations"])}),
+            &[],
+            &none,
+            0,
+        ),
         // A failing expression of a rule is told for each device, and one of a class is not.
         (
             json!({"selectors": selectors(&["true", "device.attributes['some-driver'].none"])}),
@@ -161,6 +169,55 @@ fn rules_select_devices_by_name_class_and_expression() {
             let told = (failure.selector, &*failure.error);
             assert_eq!(told, (1, "no such key: none"));
         }
+    }
+}
+
+#[test]
+fn expressions_that_do_not_compile_are_told_once() {
+    const LATER: &str = "device.later";
+    let mut patches = Patches::default();
+    patches.slice_changed(None, Some(&decode::<PublishedSlice>(&slice())));
+    let class = decode::<DeviceClass>(&class(&[MODEL, LATER]));
+    let rule = decode::<DeviceTaintRule>(&rule(
+        json!({"deviceClassName": "fast", "selectors": selectors(&[LATER])}),
+    ));
+    let of_class = patches.class_changed(None, Some(&class));
+    let of_rule = patches.rule_changed(None, Some(&rule));
+    for (changes, kind, name) in [
+        (of_class, "DeviceClass", "fast"),
+        (of_rule, "DeviceTaintRule", "evict"),
+    ] {
+        let [broken] = &changes.broken[..] else {
+            panic!("{changes:?}");
+        };
+        let told = (broken.kind, &*broken.name, &*broken.expression);
+        assert_eq!(told, (kind, name, LATER));
+        assert!(!broken.error.is_empty());
+    }
+    let gone = patches.class_changed(Some(&class), None);
+    assert!(gone.broken.is_empty(), "{gone:?}");
+}
+
+#[test]
+fn a_class_concerns_the_slices_with_a_rule_of_it() {
+    let slice = decode::<PublishedSlice>(&slice());
+    let class = decode::<DeviceClass>(&class(&[MODEL]));
+    // (selector of the rule, number of concerned slices)
+    let cases = [
+        (json!({"deviceClassName": "fast"}), 1),
+        (json!({"deviceClassName": "another"}), 0),
+        (json!({"deviceClassName": "fast", "driver": "another"}), 0),
+        (json!({"driver": DRIVER}), 0),
+    ];
+    for (selector, expected) in cases {
+        let mut patches = Patches::default();
+        patches.slice_changed(None, Some(&slice));
+        let rule = decode::<DeviceTaintRule>(&rule(selector.clone()));
+        patches.rule_changed(None, Some(&rule));
+        let changes = patches.class_changed(None, Some(&class));
+        assert_eq!(changes.slices.len(), expected, "{selector}");
+        let changes = patches.class_changed(Some(&class), None);
+        assert_eq!(changes.slices.len(), expected, "{selector}");
     }
 }
 

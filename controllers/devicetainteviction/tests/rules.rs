@@ -58,6 +58,33 @@ fn decode(rule: &Value) -> DeviceTaintRule {
     DeviceTaintRule::decode(rule.to_string().as_bytes()).unwrap()
 }
 
+/// A class or expressions narrow a selector. A selection by names alone would be larger.
+#[test]
+fn selectors_with_parts_of_1_34_select_nothing() {
+    let expressions = json!([{"cel": {"expression": "true"}}]);
+    // (selector, whether it selects the device)
+    let cases = [
+        (json!(null), false),
+        (json!({}), true),
+        (json!({"driver": DRIVER}), true),
+        (json!({"driver": "another"}), false),
+        (json!({"driver": DRIVER, "deviceClassName": "c"}), false),
+        (json!({"driver": DRIVER, "selectors": expressions}), false),
+        (json!({"driver": DRIVER, "selectors": []}), true),
+    ];
+    for (selector, expected) in cases {
+        let rule = decode(&rule_of(
+            "evict",
+            "1234",
+            selector.clone(),
+            "NoExecute",
+            start(),
+        ));
+        let selects = rules::selects(&rule, DRIVER, "pool", "instance");
+        assert_eq!(selects, expected, "{selector}");
+    }
+}
+
 fn told(status: &'static str, reason: &'static str, message: &str) -> Told {
     Told {
         status,

@@ -247,7 +247,7 @@ view! {
 }
 
 view! {
-    /// A ResourceSlice with what expressions can tell devices apart by. The view of most controllers lacks it.
+    /// A ResourceSlice with the attributes and capacities of its devices. Other views lack them.
     pub struct PublishedSlice: RESOURCE_SLICES {
         /// `spec`.
         pub spec: PublishedSliceSpec,
@@ -268,7 +268,7 @@ view! {
 
 /// A device with its attributes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[serde(default)]
 pub struct PublishedDevice {
     /// Name in the pool.
     #[serde(deserialize_with = "nullable")]
@@ -279,9 +279,6 @@ pub struct PublishedDevice {
     /// Capacities by name.
     #[serde(deserialize_with = "nullable")]
     pub capacity: Map<String, Value>,
-    /// Whether several claims can share the device.
-    #[serde(deserialize_with = "nullable")]
-    pub allow_multiple_allocations: bool,
     /// The taints with the effect `NoExecute`.
     #[serde(deserialize_with = "no_execute")]
     pub taints: Vec<DeviceTaint>,

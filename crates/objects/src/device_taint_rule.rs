@@ -75,6 +75,7 @@ view! {
         pub last_transition_time: Parsed<Timestamp>,
     }
 }
+
 impl DeviceTaintSelector {
     /// Whether the names in this selector are those of this device. An absent name stands for all.
     pub fn names(&self, driver: &str, pool: &str, device: &str) -> bool {

@@ -1,5 +1,4 @@
-//! A ResourceSlice with what tells how many devices of its pool can still be allocated. Upstream:
-//! `k8s.io/api/resource/v1`.
+//! A ResourceSlice with the taints, counters and capacities of its devices. Upstream: `k8s.io/api/resource/v1`.
 
 use std::collections::BTreeMap;
 
@@ -32,7 +31,7 @@ view! {
         pub node_name: Option<Sym>,
         /// The attribute whose values group the partitions of devices.
         pub partition_type_attribute: Option<Sym>,
-        /// What partitions of a device share.
+        /// Counters that partitions of a device share.
         pub shared_counters: Vec<CounterSet>,
         /// The devices.
         pub devices: Vec<PoolDevice>,

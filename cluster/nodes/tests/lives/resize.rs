@@ -334,7 +334,11 @@ async fn a_refused_resize_ends_an_earlier_one_in_what_was_allocated() {
     resize(&cluster, requests(json!({"cpu": "4"})))
         .await
         .unwrap();
-    let is_pending = |pod: &Value| conditions(pod)[0].starts_with("PodResizePending Deferred");
+    let is_pending = |pod: &Value| {
+        let conditions = conditions(pod);
+        let first = conditions.first();
+        first.is_some_and(|first| first.starts_with("PodResizePending Deferred"))
+    };
     let pod = wait_for_p(&cluster, is_pending).await;
     assert_eq!(conditions(&pod).len(), 1);
     assert_eq!(cpu(&pod), ["2", "2"]);

@@ -238,14 +238,14 @@ async fn answer(
             let observed = Arc::clone(&observed);
             async move {
                 let _guard = request_guard;
-                // The error resets the stream. A client may open streams until it has confirmed the end.
-                let answer = answer.ok_or(io::ErrorKind::ConnectionAborted)?;
+                // A client may open streams until it has confirmed the end. Browsers repeat refused requests.
+                let answer = answer.ok_or(h2::Reason::REFUSED_STREAM)?;
                 let Ok(answer) = answer.await;
                 if answer.extensions().get::<OfAnonymous>().is_some() {
                     observed.is_ending.store(true, Ordering::Relaxed);
                     observed.ending.notify_one();
                 }
-                Ok::<_, io::Error>(answer)
+                Ok::<_, h2::Error>(answer)
             }
         });
     let stream = ObservedStream {

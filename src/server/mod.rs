@@ -241,7 +241,10 @@ async fn guard(
                 let mut request = Request::from_parts(head, body);
                 request.extensions_mut().insert(caller.clone());
                 let mut answer = next.run(request).await;
-                caller.mark(version, &mut answer);
+                // Files of the page are public, and browsers load several of them through one connection.
+                if !path.starts_with("/ui") {
+                    caller.mark(version, &mut answer);
+                }
                 answer
             }
             Err(refusal) => refusal,

@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use jiff::Timestamp;
-use steersman_objects::{DeviceTaintRule, Object, ObjectReference, Pod, PublishedSlice};
+use steersman_objects::{
+    DeviceTaintRule, Object, ObjectReference, Pod, PublishedSlice, ResourceSlice,
+};
 use steersman_runtime::events::EventType;
 use steersman_runtime::informer::{Change, SharedInformer};
 use steersman_values::clock::saturating_since;
@@ -17,7 +19,7 @@ use super::evictions::Effect;
 use super::patches::{Broken, Changes, Failure, Patches};
 use super::rules::{self, RuleRef, STATUS_PERIOD};
 use super::tracker::Tracker;
-use super::{Caches, FAILED_EXPRESSION, Shared, Work};
+use super::{Caches, FAILED_EXPRESSION, Shared, Slices, Work};
 
 /// Adds the handlers.
 ///
@@ -49,19 +51,21 @@ pub(super) fn register(shared: &Arc<Shared>, caches: &Caches) {
             }
         }
     });
-    match &caches.published {
-        Some(published) => register_patches(shared, caches, published),
-        None => register_apart(shared, caches),
+    match &caches.slices {
+        Slices::Plain(slices) => {
+            register_apart(shared, caches, slices);
+            rewinds(shared, slices);
+        }
+        Slices::Patched(slices) => {
+            register_patches(shared, caches, slices);
+            rewinds(shared, slices);
+            rewinds(shared, &caches.classes);
+        }
     }
     rewinds(shared, &caches.claims);
     rewinds(shared, &caches.pods);
-    rewinds(shared, &caches.slices);
     if let Some(rules) = &caches.rules {
         rewinds(shared, rules);
-    }
-    if let Some(published) = &caches.published {
-        rewinds(shared, published);
-        rewinds(shared, &caches.classes);
     }
 }
 
@@ -69,9 +73,9 @@ pub(super) fn register(shared: &Arc<Shared>, caches: &Caches) {
 fn register_patches(
     shared: &Arc<Shared>,
     caches: &Caches,
-    published: &SharedInformer<PublishedSlice>,
+    slices: &SharedInformer<PublishedSlice>,
 ) {
-    patch(shared, published, |patches, (old, new)| {
+    patch(shared, slices, |patches, (old, new)| {
         patches.slice_changed(old, new)
     });
     patch(shared, &caches.classes, |patches, (old, new)| {
@@ -88,9 +92,9 @@ fn register_patches(
 }
 
 /// Adds the handlers of slices, and of rules that act beside them.
-fn register_apart(shared: &Arc<Shared>, caches: &Caches) {
+fn register_apart(shared: &Arc<Shared>, caches: &Caches, slices: &SharedInformer<ResourceSlice>) {
     let of_slices = Arc::clone(shared);
-    caches.slices.add_handler(move |change| {
+    slices.add_handler(move |change| {
         for (old, new) in steps(&change) {
             of_slices.apply(|tracker, now| {
                 let claims = tracker.devices.slice_changed(old, new, now);

@@ -131,9 +131,9 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     let consistency = ConsistencyStore::new(ctx.term_start_rv);
     let caches = Caches::of(ctx);
     let Caches { rules, .. } = &caches;
-    let slices = match &caches.published {
-        Some(published) => published.versioned(),
-        None => caches.slices.versioned(),
+    let (slices, are_patched) = match &caches.slices {
+        Slices::Patched(slices) => (slices.versioned(), true),
+        Slices::Plain(slices) => (slices.versioned(), false),
     };
     let shared = Arc::new(Shared {
         pods: Pods::new(caches.pods.store(), pod_groups),
@@ -141,8 +141,8 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
         rules_cache: rules
             .as_ref()
             .map(|rules| consistency.track(rules.versioned())),
-        rules: rules.clone().filter(|_| caches.published.is_none()),
-        of_tracker: caches.published.as_ref().map(|_| OfTracker {
+        rules: rules.clone().filter(|_| !are_patched),
+        of_tracker: are_patched.then(|| OfTracker {
             classes_cache: consistency.track(caches.classes.versioned()),
             recorder: ctx.recorder(TRACKER, client.clone()),
         }),
@@ -265,14 +265,19 @@ struct DeviceTaintEviction {
 struct Caches {
     pods: SharedInformer<Pod>,
     claims: SharedInformer<ResourceClaim>,
-    slices: SharedInformer<ResourceSlice>,
+    slices: Slices,
     /// Only with the feature gate `DRADeviceTaintRules`.
     rules: Option<SharedInformer<DeviceTaintRule>>,
     classes: SharedInformer<DeviceClass>,
-    /// The slices with attributes of devices, if rules taint slices.
+}
+
+/// The cache of slices.
+enum Slices {
+    Plain(SharedInformer<ResourceSlice>),
+    /// With the attributes of devices, if rules taint slices.
     ///
-    /// [`DESCRIPTOR`] does not list them: in other releases, they would only take memory. They need no further right.
-    published: Option<SharedInformer<PublishedSlice>>,
+    /// [`DESCRIPTOR`] does not list this form: in other releases, it would only take memory. It needs no further right.
+    Patched(SharedInformer<PublishedSlice>),
 }
 
 impl Caches {
@@ -282,22 +287,25 @@ impl Caches {
         Self {
             pods: ctx.informers.shared(),
             claims: ctx.informers.shared(),
-            slices: ctx.informers.shared(),
+            slices: if are_patched {
+                Slices::Patched(ctx.informers.shared())
+            } else {
+                Slices::Plain(ctx.informers.shared())
+            },
             rules: has_rules.then(|| ctx.informers.shared()),
             classes: ctx.informers.shared(),
-            published: are_patched.then(|| ctx.informers.shared()),
         }
     }
 
     async fn wait_synced(&self) {
         self.claims.wait_synced().await;
-        self.slices.wait_synced().await;
+        match &self.slices {
+            Slices::Plain(slices) => slices.wait_synced().await,
+            Slices::Patched(slices) => slices.wait_synced().await,
+        }
         self.classes.wait_synced().await;
         if let Some(rules) = &self.rules {
             rules.wait_synced().await;
-        }
-        if let Some(published) = &self.published {
-            published.wait_synced().await;
         }
     }
 }

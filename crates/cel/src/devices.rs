@@ -76,13 +76,39 @@ impl Selector {
     /// Whether the expression selects `device`. Upstream: `DeviceMatches`.
     pub fn matches(&self, device: &Device<'_>) -> Result<bool, String> {
         let result = self.0.run(&Bound::new(device)?, &mut 0);
-        match result.map_err(|fail| fail.to_string())? {
-            Val::Bool(matches) => Ok(matches),
-            other => Err(format!(
-                "CEL result of type {} could not be converted to bool",
-                other.kind()
-            )),
-        }
+        let result = result.map_err(|fail| fail.to_string())?;
+        as_bool(&result).map_err(|why| {
+            let kind = result.kind();
+            format!("CEL result of type {kind} could not be converted to bool: {why}")
+        })
+    }
+}
+
+/// The bool of a result. Upstream: `ConvertToNative` of each type.
+fn as_bool(result: &Val) -> Result<bool, String> {
+    let of = |kind: &str| Err(format!("type conversion error from {kind} to 'bool'"));
+    let unsupported = |rest: &str| Err(format!("unsupported {rest}"));
+    match result {
+        Val::Bool(is_true) => Ok(*is_true),
+        Val::Optional(Some(value)) => as_bool(value),
+        Val::Optional(None) => Err("optional.none() dereference".to_owned()),
+        Val::Int(_) => unsupported("type conversion from 'int' to bool"),
+        Val::Uint(_) => unsupported("type conversion from 'uint' to bool"),
+        Val::Text(_) => unsupported("native conversion from string to 'bool'"),
+        Val::Type(_) => Err("type conversion not supported for 'type'".to_owned()),
+        Val::Double(_) => of("Double"),
+        Val::Bytes(_) => of("Bytes"),
+        Val::List(_) => of("list"),
+        Val::Map(_) => of("map"),
+        Val::Timestamp(_) => of("'Timestamp'"),
+        Val::Duration(_) => of("'Duration'"),
+        Val::Quantity(_) => of("'Quantity'"),
+        Val::Semver(_) => of("'Semver'"),
+        Val::Url(_) => of("'URL'"),
+        Val::Ip(_) => of("'IP'"),
+        Val::Cidr(_) => of("'CIDR'"),
+        Val::Format(_) => of("'Format'"),
+        Val::Null | Val::Constructed(_) | Val::Authz(_) => of(&format!("'{}'", result.kind())),
     }
 }
 
@@ -272,8 +298,17 @@ mod tests {
             (own("missing == 1"), Err("no such key: missing")),
             (
                 own("slots"),
-                Err("CEL result of type int could not be converted to bool"),
+                Err(
+                    "CEL result of type int could not be converted to bool: unsupported type conversion from 'int' to bool",
+                ),
             ),
+            (
+                own("model"),
+                Err(
+                    "CEL result of type string could not be converted to bool: unsupported native conversion from string to 'bool'",
+                ),
+            ),
+            ("dyn(optional.of(true))".to_owned(), Ok(true)),
         ];
         for (expression, expected) in cases {
             let selector = Selector::compile(&expression).unwrap();

@@ -13,10 +13,10 @@ pub const CONFIGZ: &[(&str, u64, &str)] = &[
     ("DeviceTaintEvictionController.ConcurrentSyncs", 35, "#134152"),
     ("DisruptionController.ConcurrentDisruptionSyncs", 37, "#140014"),
     ("NodeLifecycleController.NodeMonitorPeriod", 37, "#137964"),
-    ("NodeLifecycleController.PodEvictionTimeout", 36, "`k8s.io/kube-controller-manager`"),
+    ("NodeLifecycleController.PodEvictionTimeout", 36, "#136044"),
     ("ResourceClaimController.ConcurrentSyncs", 36, "#134701"),
-    ("apiVersion", 36, "`k8s.io/kube-controller-manager`"),
-    ("kind", 36, "`k8s.io/kube-controller-manager`"),
+    ("apiVersion", 36, "#136044"),
+    ("kind", 36, "#136044"),
 ];
 
 impl Release {

@@ -102,9 +102,12 @@ impl Target {
         }
     }
 
-    /// The verb of a method; 405 if the resource does not support it.
+    /// The verb of a method; 405 if the resource does not support it, and 404 for a name of what is only created.
     pub fn verb(&self, method: &Method, watch: bool) -> Result<Verb, Status> {
         let collection = self.name.is_empty();
+        if !collection && self.subresource.is_none() && self.resource().verbs == ["create"] {
+            return Err(Status::no_such_resource());
+        }
         let verb = match (method.as_str(), collection) {
             ("GET", _) if self.legacy_watch => Verb::Watch,
             ("GET", true) if watch => Verb::Watch,
@@ -429,6 +432,36 @@ mod tests {
         }
         let path = "/apis/metrics.k8s.io/v1beta1/namespaces/n/pods";
         assert!(matches!(Route::parse(&registry, path), Route::Objects(_)));
+    }
+
+    #[test]
+    fn bindings_and_reviews_are_created_only() {
+        let registry = Registry::built_in();
+        for (method, path, expected) in [
+            (
+                Method::POST,
+                "/api/v1/namespaces/n/bindings",
+                Ok(Verb::Create),
+            ),
+            (Method::GET, "/api/v1/namespaces/n/bindings", Err(405)),
+            (Method::PATCH, "/api/v1/namespaces/n/bindings/b", Err(404)),
+            (
+                Method::PUT,
+                "/apis/authentication.k8s.io/v1/tokenreviews/t",
+                Err(404),
+            ),
+            (
+                Method::POST,
+                "/api/v1/namespaces/n/pods/p/binding",
+                Ok(Verb::Create),
+            ),
+        ] {
+            let Route::Objects(target) = Route::parse(&registry, path) else {
+                panic!("{path} names objects")
+            };
+            let verb = target.verb(&method, false);
+            assert_eq!(verb.map_err(|status| status.code), expected, "{path}");
+        }
     }
 
     #[test]

@@ -27,7 +27,10 @@ use manifests::{
 };
 use scene::{Manager, Scene, make_due, other, other_program, release};
 use snapshot::Resource;
-use states::{AT_REST, CLASS_AT_REST, CLUSTER_AT_REST, COMPLETE, STORAGE_AT_REST, wait_for_all};
+use states::{
+    AT_REST, CLASS_AT_REST, CLUSTER_AT_REST, COMPLETE, MIGRATION_AT_REST, STORAGE_AT_REST,
+    wait_for_all,
+};
 
 /// Commands that leave workloads on their way.
 const CHANGES: [&str; 5] = [
@@ -179,6 +182,9 @@ fn hand_over(scene: &Scene) {
     wait_for_all(cluster, &STORAGE_AT_REST);
     if scene.serves("volumeattributesclasses.storage.k8s.io") {
         wait_for_all(cluster, &CLASS_AT_REST);
+    }
+    if scene.serves("storageversionmigrations.storagemigration.k8s.io") {
+        wait_for_all(cluster, &MIGRATION_AT_REST);
     }
     wait_for_all(cluster, &CLUSTER_AT_REST);
     scene.at_rest();

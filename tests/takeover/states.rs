@@ -131,6 +131,14 @@ pub(super) const CLASS_AT_REST: [(&str, &str, &str); 1] = [(
     "kubernetes.io/vac-protection",
 )];
 
+/// The migration of [`super::manifests::gated`] at rest: object, path, value. kube-controller-manager begins it once
+/// its cache of ConfigMaps is new enough, which a bookmark may tell after a minute.
+pub(super) const MIGRATION_AT_REST: [(&str, &str, &str); 1] = [(
+    "storageversionmigration/gated",
+    "{.status.conditions[?(@.type==\"Succeeded\")].status}",
+    "True",
+)];
+
 /// Objects of cluster.yaml, the requests for certificates and the custom object, at rest: object, path, value.
 pub(super) const CLUSTER_AT_REST: [(&str, &str, &str); 11] = [
     ("secret/robot-token", "{.data.token}", ANY),

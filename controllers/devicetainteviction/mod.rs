@@ -47,7 +47,8 @@ use steersman_objects::{
     DeviceClass, DeviceTaintRule, Object, ObjectReference, Pod, PublishedSlice, ResourceClaim,
     ResourceSlice,
 };
-use steersman_options::features;
+use steersman_options::features::{self, FeatureGates};
+use steersman_releases::Release;
 use steersman_runtime::consistency::{ConsistencyStore, TrackedCache};
 use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
 use steersman_runtime::events::{EventRecorder, EventType};
@@ -73,7 +74,8 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     reads: &[
         Read::of::<Pod>(),
         Read::of::<ResourceClaim>(),
-        Read::of::<ResourceSlice>(),
+        // Rules that taint slices need the attributes of devices.
+        Read::of::<ResourceSlice>().or::<PublishedSlice>(rules_taint_slices),
         // Only 1.33 and 1.34 read it. Upstream waits for it in later releases, too.
         Read::of::<DeviceClass>(),
         Read::of::<DeviceTaintRule>().with_gate(features::DRA_DEVICE_TAINT_RULES),
@@ -112,6 +114,12 @@ const CAUSE: DisruptionCause = DisruptionCause {
     reason: "DeletionByDeviceTaintManager",
     message: "Device Taint manager: deleting due to NoExecute taint",
 };
+
+/// Whether DeviceTaintRules taint the devices of slices, as in 1.33 and 1.34.
+fn rules_taint_slices(features: &FeatureGates, release: Release) -> bool {
+    features.is_on(features::DRA_DEVICE_TAINT_RULES)
+        && release.applies_device_taint_rules_to_slices()
+}
 
 fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     let pod_groups = ctx.features.is_on(features::DRA_WORKLOAD_RESOURCE_CLAIMS);
@@ -275,19 +283,16 @@ struct Caches {
 enum Slices {
     Plain(SharedInformer<ResourceSlice>),
     /// With the attributes of devices, if rules taint slices.
-    ///
-    /// [`DESCRIPTOR`] does not list this form: in other releases, it would only take memory. It needs no further right.
     Patched(SharedInformer<PublishedSlice>),
 }
 
 impl Caches {
     fn of(ctx: &ControllerContext) -> Self {
         let has_rules = ctx.features.is_on(features::DRA_DEVICE_TAINT_RULES);
-        let are_patched = has_rules && ctx.release.applies_device_taint_rules_to_slices();
         Self {
             pods: ctx.informers.shared(),
             claims: ctx.informers.shared(),
-            slices: if are_patched {
+            slices: if rules_taint_slices(&ctx.features, ctx.release) {
                 Slices::Patched(ctx.informers.shared())
             } else {
                 Slices::Plain(ctx.informers.shared())

@@ -213,7 +213,7 @@ impl OneSync {
         context.term_start_rv = term_start_rv;
         let tasks = Tasks::default();
         let stop = CancellationToken::new();
-        DESCRIPTOR.watch(&context.informers, &context.features);
+        DESCRIPTOR.watch(&context.informers, &context.features, context.release);
         let parts = parts(&context).unwrap();
         context.informers.start(&tasks, &stop);
         assert!(context.informers.wait_synced(&stop).await);

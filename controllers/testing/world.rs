@@ -512,7 +512,7 @@ async fn run(controllers: &[Descriptor], context: &ControllerContext) -> Running
         stop: context.stop.clone(),
     };
     for controller in controllers {
-        controller.watch(&context.informers, &context.features);
+        controller.watch(&context.informers, &context.features, context.release);
     }
     let built: Vec<_> = controllers
         .iter()

@@ -271,8 +271,9 @@ impl Manager {
         let controllers = &self.config.controllers;
         // Without a private key, the token controller needs no caches of Secrets.
         let tokens = controllers.tokens.iter().filter(|_| self.has_account_key());
+        let release = self.config.features.release();
         for descriptor in tokens.chain(&controllers.enabled) {
-            descriptor.watch(&informers, &features);
+            descriptor.watch(&informers, &features, release);
         }
         if self.config.standby_informers {
             informers.start(&tasks, &background);

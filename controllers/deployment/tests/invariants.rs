@@ -16,7 +16,7 @@ use crate::testing::{NAMESPACE, replica_set};
 async fn a_wrong_step_of_a_rollout_is_refused_and_counted() {
     let world = rolled_out(web(4)).await;
     let context = world.context();
-    DESCRIPTOR.watch(&context.informers, &context.features);
+    DESCRIPTOR.watch(&context.informers, &context.features, context.release);
     let (keyed, syncer) = assemble(&context);
     let tasks = Tasks::default();
     let stop = CancellationToken::new();

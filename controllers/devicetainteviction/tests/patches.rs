@@ -268,6 +268,16 @@ async fn world(objects: &[Value]) -> Evictions {
     evictions
 }
 
+#[tokio::test(start_paused = true)]
+async fn slices_are_watched_once_where_rules_taint_them() {
+    let evictions = world(&[]).await;
+    let requests = evictions.0.cluster.requests();
+    let watches = requests
+        .iter()
+        .filter(|r| r.verb == "watch" && r.resource == "resourceslices" && r.status == 200);
+    assert_eq!(watches.count(), 1);
+}
+
 /// Starts the controller in a term that begins at `revision`.
 async fn lead(evictions: &mut Evictions, revision: u64) {
     let world = &mut evictions.0;

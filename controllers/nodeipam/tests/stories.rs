@@ -318,7 +318,7 @@ async fn a_foreign_block_is_an_error_and_leaves_the_other_nodes_alone() {
 async fn assert_ends(world: &World, clusters: &'static str) {
     let log = Log::collect();
     let context = with_ranges(clusters)(world.context());
-    DESCRIPTOR.watch(&context.informers, &context.features);
+    DESCRIPTOR.watch(&context.informers, &context.features, context.release);
     let controller = (DESCRIPTOR.init)(&context).unwrap();
     context.informers.start(&context.tasks, &context.stop);
     assert!(context.informers.wait_synced(&context.stop).await);

@@ -27,7 +27,7 @@ async fn a_wrong_decision_is_refused_counted_and_logged() {
         component: NAME,
         queue: "replicaset",
     };
-    DESCRIPTOR.watch(&context.informers, &context.features);
+    DESCRIPTOR.watch(&context.informers, &context.features, context.release);
     let (_keyed, syncer) = assemble::<ReplicaSet>(&context, &names).unwrap();
     let tasks = Tasks::default();
     let stop = CancellationToken::new();

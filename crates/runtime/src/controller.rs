@@ -74,10 +74,10 @@ impl Descriptor {
         rules.filter_map(|rule| rule.of_informers()).collect()
     }
 
-    /// Requests all caches of the controller from `informers`, in this state of the feature gates.
+    /// Requests all caches of the controller from `informers`, in this state of the feature gates, as `release`.
     /// The caches exist before `init` asks for them, so a standby fills them.
-    pub fn watch(&self, informers: &InformerFactory, features: &FeatureGates) {
-        let watch = |read: &Read| read.watch(informers, features);
+    pub fn watch(&self, informers: &InformerFactory, features: &FeatureGates, release: Release) {
+        let watch = |read: &Read| read.watch(informers, features, release);
         self.reads.iter().for_each(watch);
     }
 }

@@ -9,6 +9,7 @@ use std::marker::PhantomData;
 
 use steersman_objects::Object;
 use steersman_options::features::{FeatureGates, Gate};
+use steersman_releases::Release;
 
 use crate::informer::InformerFactory;
 use crate::owner::ByController;
@@ -21,7 +22,20 @@ pub struct Read {
     rule: Rule,
     /// Requests the informer with its indexes. A function pointer hides the type.
     watch: fn(&InformerFactory),
+    other: Option<Other>,
 }
+
+/// The other form of a type.
+#[derive(Debug, Clone, Copy)]
+struct Other {
+    /// Whether the controller reads this form.
+    is_read: IsRead,
+    /// Requests the informer of this form.
+    watch: fn(&InformerFactory),
+}
+
+/// Whether a controller reads a form of a type with these feature gates, as this release.
+pub type IsRead = fn(&FeatureGates, Release) -> bool;
 
 impl Read {
     /// Objects of type `O`, by key and by namespace.
@@ -30,6 +44,7 @@ impl Read {
         Self {
             rule: Inform::<O>::RULE,
             watch,
+            other: None,
         }
     }
 
@@ -41,6 +56,7 @@ impl Read {
         Self {
             rule: Inform::<O>::RULE,
             watch,
+            other: None,
         }
     }
 
@@ -51,6 +67,18 @@ impl Read {
         Self {
             rule: Inform::<O>::RULE,
             watch: |_| {},
+            other: None,
+        }
+    }
+
+    /// The same, but objects of type `Form` instead while `is_read` holds. Both are forms of one resource, so the
+    /// rule serves either.
+    #[must_use]
+    pub const fn or<Form: Object>(self, is_read: IsRead) -> Self {
+        let watch = |informers: &InformerFactory| drop(informers.shared::<Form>());
+        Self {
+            other: Some(Other { is_read, watch }),
+            ..self
         }
     }
 
@@ -70,9 +98,13 @@ impl Read {
 
     /// Requests the cache with its indexes from `informers`, unless its feature gate is off. A
     /// second call has no effect.
-    pub fn watch(&self, informers: &InformerFactory, features: &FeatureGates) {
-        if self.rule.is_needed(features) {
-            (self.watch)(informers);
+    pub fn watch(&self, informers: &InformerFactory, features: &FeatureGates, release: Release) {
+        if !self.rule.is_needed(features) {
+            return;
+        }
+        match self.other {
+            Some(other) if (other.is_read)(features, release) => (other.watch)(informers),
+            _ => (self.watch)(informers),
         }
     }
 }

@@ -279,7 +279,7 @@ async fn manage(
     let tasks = Tasks::default();
     let mut built = Vec::new();
     for descriptor in &wanted {
-        descriptor.watch(&informers, &context.features);
+        descriptor.watch(&informers, &context.features, context.release);
         built.push((descriptor.name, (descriptor.init)(&context)?));
     }
     informers.start(&tasks, stop);

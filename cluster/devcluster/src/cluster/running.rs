@@ -131,7 +131,7 @@ impl Running {
         context.release = cluster.release();
         context.features = FeatureGates::new(|gate| context.release.enables(gate));
         for descriptor in table {
-            descriptor.watch(&informers, &context.features);
+            descriptor.watch(&informers, &context.features, context.release);
         }
         let mut built = Vec::new();
         for descriptor in table {

@@ -99,7 +99,7 @@ impl World {
         self.registry = context.registry.clone();
         let tasks = Arc::clone(&context.tasks);
         let stop = context.stop.clone();
-        controller.watch(&context.informers, &context.features);
+        controller.watch(&context.informers, &context.features, context.release);
         let built = (controller.init)(&context).unwrap();
         context.informers.start(&tasks, &stop);
         assert!(context.informers.wait_synced(&stop).await);

@@ -79,7 +79,7 @@ impl InProcess {
         });
         let context = (scenario.configure)(context);
         for controller in scenario.controllers {
-            controller.watch(&context.informers, &context.features);
+            controller.watch(&context.informers, &context.features, context.release);
         }
         context.informers.start(&context.tasks, &context.stop);
         let stop = CancellationToken::new();

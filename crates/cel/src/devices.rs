@@ -78,7 +78,7 @@ impl Selector {
         let result = self.0.run(&Bound::new(device)?, &mut 0);
         let result = result.map_err(|fail| fail.to_string())?;
         as_bool(&result).map_err(|why| {
-            let kind = result.kind();
+            let kind = result.kind().name();
             format!("CEL result of type {kind} could not be converted to bool: {why}")
         })
     }
@@ -108,7 +108,9 @@ fn as_bool(result: &Val) -> Result<bool, String> {
         Val::Ip(_) => of("'IP'"),
         Val::Cidr(_) => of("'CIDR'"),
         Val::Format(_) => of("'Format'"),
-        Val::Null | Val::Constructed(_) | Val::Authz(_) => of(&format!("'{}'", result.kind())),
+        Val::Null | Val::Constructed(_) | Val::Authz(_) => {
+            of(&format!("'{}'", result.kind().name()))
+        }
     }
 }
 
@@ -309,6 +311,36 @@ mod tests {
                 ),
             ),
             ("dyn(optional.of(true))".to_owned(), Ok(true)),
+            (
+                "dyn(optional.none())".to_owned(),
+                Err(
+                    "CEL result of type optional_type could not be converted to bool: optional.none() dereference",
+                ),
+            ),
+            (
+                "dyn([1])".to_owned(),
+                Err(
+                    "CEL result of type list could not be converted to bool: type conversion error from list to 'bool'",
+                ),
+            ),
+            (
+                "dyn({})".to_owned(),
+                Err(
+                    "CEL result of type map could not be converted to bool: type conversion error from map to 'bool'",
+                ),
+            ),
+            (
+                "dyn(null)".to_owned(),
+                Err(
+                    "CEL result of type null_type could not be converted to bool: type conversion error from 'null_type' to 'bool'",
+                ),
+            ),
+            (
+                "dyn(duration('1s'))".to_owned(),
+                Err(
+                    "CEL result of type google.protobuf.Duration could not be converted to bool: type conversion error from 'Duration' to 'bool'",
+                ),
+            ),
         ];
         for (expression, expected) in cases {
             let selector = Selector::compile(&expression).unwrap();

@@ -88,6 +88,7 @@ fn true_expressions_are_true() {
         "string(1.0) == '1' && string(1e30) == '1e+30' && string(b'x') == 'x'",
         "type(1) == int && type('') == string && type([]) == list && type({}) == map && type(null) == null_type",
         "type(timestamp('2000-01-01T00:00:00Z')) == google.protobuf.Timestamp",
+        "'%s %s %s'.format([type([1]), type(null), type(1)]) == 'list null_type int'",
         "1 in [1, 2] && !('z' in self.names) && 'k' in self.map && self.list[0] == 3 && self.map['k'] == 'v'",
         "self.yes ? true : 1 / 0 == 0",
         "true || 1 / 0 == 0",

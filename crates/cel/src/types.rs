@@ -168,6 +168,19 @@ impl Type {
     pub fn optional(value: Type) -> Self {
         Type::Optional(Arc::new(value))
     }
+
+    /// The name of the type of a value, without the types of its elements. Upstream: `TypeName` of `cel-go`.
+    pub fn name(&self) -> String {
+        match self {
+            Type::Null => "null_type".to_owned(),
+            Type::Timestamp => "google.protobuf.Timestamp".to_owned(),
+            Type::Duration => "google.protobuf.Duration".to_owned(),
+            Type::List(_) => "list".to_owned(),
+            Type::Map(..) => "map".to_owned(),
+            Type::Optional(_) => "optional_type".to_owned(),
+            other => other.to_string(),
+        }
+    }
 }
 
 impl fmt::Display for Type {

@@ -150,7 +150,7 @@ pub(super) fn show(value: &Val) -> Option<String> {
         Val::Text(text) => text.to_string(),
         Val::Duration(nanos) => time::show_duration(*nanos),
         Val::Timestamp(at) => at.to_string(),
-        Val::Type(ty) => ty.to_string(),
+        Val::Type(ty) => ty.name(),
         _ => return None,
     })
 }

@@ -17,7 +17,8 @@
 //! taint at the rate of its zone before some ready node has shown a sign of life. If all nodes are
 //! silent, they are `Unknown` after the grace period, and step 4 sees a full disruption.
 //!
-//! A pass costs a few hash look-ups for a healthy node, and no allocation that grows with its pods.
+//! A pass costs a few hash look-ups for a healthy node, and no allocation that grows with its pods. The zone of a node
+//! is remembered until its labels change.
 //!
 //! Upstream: `monitorNodeHealth`, `classifyNodes` and `processTaintBaseEviction` in
 //! `node_lifecycle_controller.go`.
@@ -27,6 +28,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use steersman_objects::{Lease, Node, Uid};
+use steersman_values::labels::Labels;
 use steersman_why::Reason;
 use tokio::time::Instant;
 
@@ -59,6 +61,7 @@ pub(super) struct Monitor {
 struct Record {
     /// Tells a recreated node of the same name apart.
     uid: Uid,
+    place: Place,
     /// `None` until the first look at the node.
     health: Option<Health>,
     /// Whether its kubelet has shown a sign of life in this leadership term.
@@ -71,13 +74,34 @@ struct Record {
 }
 
 impl Record {
-    fn new(uid: &Uid) -> Self {
+    fn new(node: &Node) -> Self {
         Self {
-            uid: uid.clone(),
+            uid: node.meta.uid.clone(),
+            place: Place::of(node),
             health: None,
             is_live: false,
             needs_marking: false,
             is_new: true,
+        }
+    }
+}
+
+/// What the labels of a node tell about its zone.
+#[derive(Debug, Clone)]
+struct Place {
+    labels: Labels,
+    zone: ZoneKey,
+    /// Whether the node counts for its zone.
+    counts: bool,
+}
+
+impl Place {
+    fn of(node: &Node) -> Self {
+        let labels = node.meta.labels.clone();
+        Self {
+            zone: ZoneKey::of(node),
+            counts: labels.get(EXCLUDED).is_none(),
+            labels,
         }
     }
 }
@@ -192,10 +216,14 @@ impl Monitor {
             let name = &node.meta.name;
             let uid = &node.meta.uid;
             match self.nodes.get_mut(name) {
-                Some(known) if known.uid == *uid => {}
-                Some(known) => *known = Record::new(uid),
+                Some(known) if known.uid == *uid => {
+                    if known.place.labels != node.meta.labels {
+                        known.place = Place::of(node);
+                    }
+                }
+                Some(known) => *known = Record::new(node),
                 None => {
-                    self.nodes.insert(Arc::clone(name), Record::new(uid));
+                    self.nodes.insert(Arc::clone(name), Record::new(node));
                     registration.added.push((Arc::clone(name), uid.clone()));
                 }
             }
@@ -273,13 +301,13 @@ impl Monitor {
         }
         for node in &skipped {
             // Its zone has nodes, and keeps its queue.
-            counts.entry(ZoneKey::of(node)).or_default();
+            counts.entry(self.place(node).zone).or_default();
         }
-        let zones: Vec<ZoneKey> = seen.iter().map(|seen| ZoneKey::of(&seen.node)).collect();
-        for (Seen { node, ready, .. }, zone) in seen.iter().zip(&zones) {
-            let count = counts.entry(zone.clone()).or_default();
-            if node.meta.labels.get(EXCLUDED).is_none() {
-                count.add(*ready);
+        let places: Vec<Place> = seen.iter().map(|seen| self.place(&seen.node)).collect();
+        for (seen, place) in seen.iter().zip(&places) {
+            let count = counts.entry(place.zone.clone()).or_default();
+            if place.counts {
+                count.add(seen.ready);
             }
         }
         let is_live = |seen: &Seen| {
@@ -308,17 +336,17 @@ impl Monitor {
             Disruption::None | Disruption::Ends => false,
         };
         let mut work = Vec::new();
-        for (seen, zone) in seen.iter().zip(zones) {
-            let taints = if removes_taints(&zone) {
+        for (seen, place) in seen.iter().zip(places) {
+            let taints = if removes_taints(&place.zone) {
                 TaintStep::remove_from(&seen.node, Premise::Always)
             } else {
-                self.taint_step(seen, zone, now.at)
+                self.taint_step(seen, place.zone, now.at)
             };
             work.extend(self.work(seen, taints));
         }
         for node in skipped {
             let taints = TaintStep::remove_from(node, Premise::Always);
-            if removes_taints(&ZoneKey::of(node)) && taints != TaintStep::None {
+            if removes_taints(&self.place(node).zone) && taints != TaintStep::None {
                 work.push(Work {
                     node: Arc::clone(node),
                     taints,
@@ -333,6 +361,13 @@ impl Monitor {
             work,
             gone,
         }
+    }
+
+    /// The place of a node; from its own labels if the last pass listed another node of its name.
+    fn place(&self, node: &Node) -> Place {
+        let known = self.nodes.get(&node.meta.name);
+        let known = known.filter(|record| record.uid == node.meta.uid);
+        known.map_or_else(|| Place::of(node), |record| record.place.clone())
     }
 
     /// Adds the node to the waiting nodes of its zone or removes it, and returns the change of

@@ -25,6 +25,9 @@ use super::zones::{Count, Disruption};
 /// most of the time of a pass, one after the other per node.
 const NODES_AT_ONCE: usize = 8;
 
+/// Nodes that a pass looks at before other tasks get the thread. A look takes about a microsecond.
+const LOOKS_AT_ONCE: usize = 1000;
+
 /// Pause between two tries of a status write. Upstream: `retrySleepTime`.
 const RETRY_PAUSE: Duration = Duration::from_millis(20);
 
@@ -40,8 +43,8 @@ impl Shared {
         self.announce(&registration);
         self.breaker.reset();
 
-        // All nodes are judged at one moment, before the first write.
-        let (mut seen, lost) = self.examine(&nodes);
+        // All nodes are judged by one time, before the first write.
+        let (mut seen, lost) = self.examine(&nodes).await;
         let written = stream::iter(lost)
             .map(|node| self.write_unknown(node, stop))
             .buffer_unordered(NODES_AT_ONCE);
@@ -95,15 +98,23 @@ impl Shared {
         }
     }
 
-    /// Looks at all nodes. The second list has the nodes that need a status write. The lock of the
-    /// monitor is held for all nodes at once, since no request happens meanwhile.
-    fn examine(&self, nodes: &[Arc<Node>]) -> (Vec<Seen>, Vec<Arc<Node>>) {
+    /// Looks at all nodes. The second list has the nodes that need a status write.
+    async fn examine(&self, nodes: &[Arc<Node>]) -> (Vec<Seen>, Vec<Arc<Node>>) {
         let now = Moment::now(&self.clock);
+        let mut sights = (Vec::with_capacity(nodes.len()), Vec::new());
+        for some in nodes.chunks(LOOKS_AT_ONCE) {
+            self.look(some, now, &mut sights);
+            tokio::task::yield_now().await;
+        }
+        sights
+    }
+
+    /// Adds `nodes` to the two lists of [`Self::examine`]. The lock of the monitor is held for all of them at once.
+    fn look(&self, nodes: &[Arc<Node>], now: Moment, sights: &mut (Vec<Seen>, Vec<Arc<Node>>)) {
+        let (seen, lost) = sights;
         let namespace = Sym::new(lease::NAMESPACE);
-        let mut seen = Vec::with_capacity(nodes.len());
-        let mut lost = Vec::new();
         let mut monitor = self.monitor();
-        let mut began = now.at;
+        let mut began = Instant::now();
         for node in nodes {
             let ready = if self.consistency.ensure_ready(&node.key()).is_err() {
                 // The cached conditions are older than our last write, so the memory is newer. A
@@ -127,7 +138,6 @@ impl Shared {
             });
             began = ended;
         }
-        (seen, lost)
     }
 
     fn lease(&self, namespace: &Sym, node: &Node) -> Option<Arc<Lease>> {

@@ -214,7 +214,7 @@ fn decide(
 ) {
     match manage::decide(snapshot, backoff, world.now) {
         Action::Steady if snapshot.active.is_empty() => {}
-        Action::Steady => {
+        Action::Steady | Action::Track(_) => {
             let active = snapshot.active.len();
             let ready = snapshot.ready;
             let pods = steersman_why::count(active, "pod");

@@ -65,6 +65,28 @@ impl Memory for Removals {
     }
 }
 
+/// The strategic merge patch that adds the finalizer. The finalizers of other controllers stay.
+#[derive(Debug, Serialize)]
+pub(super) struct TrackingPatch<'a> {
+    metadata: TrackingMeta<'a>,
+}
+
+#[derive(Debug, Serialize)]
+struct TrackingMeta<'a> {
+    uid: &'a Uid,
+    finalizers: [&'static str; 1],
+}
+
+impl<'a> TrackingPatch<'a> {
+    /// The patch for the pod with this UID.
+    pub(super) fn of(uid: &'a Uid) -> Self {
+        let finalizers = [JOB_TRACKING];
+        Self {
+            metadata: TrackingMeta { uid, finalizers },
+        }
+    }
+}
+
 /// The strategic merge patch that removes the finalizer.
 ///
 /// Upstream's patch lacks the UID. Here it protects a new pod of the same name, which is not counted

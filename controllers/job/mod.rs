@@ -18,6 +18,8 @@
 //!   which the API server refuses if pods are ready (kubernetes/kubernetes#139428).
 //! - A failed removal of a finalizer from an orphan is retried (kubernetes/kubernetes#141346).
 //! - The patch that removes the finalizer carries the UID of the pod.
+//! - A pod that lost the finalizer for its deletion, and is wanted again, gets it back. Upstream counts no
+//!   success of such a pod.
 //! - Without the API of PodGroups, only Jobs of the shape of a gang wait. Upstream runs no Job then.
 //!
 //! Modules by question: `snapshot.rs` counts pods, `end_state/` decides whether the Job ends, and `manage/`

@@ -141,6 +141,50 @@ def status_during_back_off(world):
     return not failed, f"7 s after the failure of a pod: failed {status.get('failed', 0)}, active {status.get('active', 0)}, ready {status['ready']}"
 
 
+@case("job-loses-a-success")
+def loses_a_success(world):
+    space = world.namespace()
+    world.node("a")
+    world.start_manager("job-controller")
+    template = {"spec": {"restartPolicy": "Never", **pod("m")["spec"]}}
+    jobs = "/apis/batch/v1/namespaces/shop/jobs"
+    world.create(jobs, {"metadata": {"name": "sum"}, "spec": {"completions": 4, "parallelism": 4, "template": template}})
+    found = world.until("four pods", 30, lambda: at_least(world.all(f"{space}/pods"), 4))
+    for at, one in enumerate(found):
+        world.bind(path_of(one), "a")
+        world.run(path_of(one), ip=f"10.1.0.{at + 1}")
+    job = f"{jobs}/sum"
+    world.until("four ready pods", 30, lambda: world.get(job)["status"].get("ready") == 4)
+    lift = world.refuse("no-deletion", [""], ["pods"], ["DELETE"], "false")
+    world.until("refusals", 30, lambda: deletion_is_refused(world, path_of(found[0])))
+    world.patch(job, {"spec": {"parallelism": 2}})
+
+    def untracked():
+        return [one for one in world.all(f"{space}/pods") if not one["metadata"].get("finalizers")]
+
+    world.until("two pods without the finalizer", 30, lambda: at_least(untracked(), 2))
+    world.patch(job, {"spec": {"parallelism": 4}})
+    lift()
+    world.until("the size is seen", 30, lambda: world.get(job)["status"].get("active") == 4)
+    # A manager may give the finalizers back.
+    world.within(15, lambda: not untracked())
+    for one in found:
+        world.run(path_of(one), ready=False, phase="Succeeded")
+    world.within(15, lambda: world.get(job)["status"].get("succeeded") == 4)
+    status = world.get(job)["status"]
+    succeeded, made = status.get("succeeded", 0), len(world.all(f"{space}/pods"))
+    return succeeded < 4, f"15 s after the success of 4 of 4 pods: succeeded {succeeded}, pods {made}"
+
+
+def deletion_is_refused(world, path):
+    """Whether a deletion is refused by now; a dry run changes nothing."""
+    try:
+        world.delete(path, dryRun=["All"])
+    except Refused:
+        return True
+    return False
+
+
 @case("namespace-with-an-indexed-job")
 def namespace_with_an_indexed_job(world):
     space = world.namespace()

@@ -28,16 +28,21 @@ pub(super) enum Action {
     /// Create pods, which can be none: failed indexes count as missing pods, but get no further one. The
     /// label of the metric is `pods_created` in any case, as upstream.
     Create(Pods),
+    /// Give these active pods the tracking finalizer back. A deletion failed after they had lost it, and the Job
+    /// wants them again.
+    ///
+    /// Upstream leaves them so, and counts no success of them.
+    Track(Vec<JobPod>),
     /// Create no pod before the end of the back-off, which comes after this time. The Job keeps its number of
     /// active pods meanwhile. Upstream reports 0 here (kubernetes/kubernetes#139428).
     Wait(Duration),
 }
 
 impl Action {
-    /// Whether the action creates or deletes any pod. If not, the sync needs no confirmation of its caches.
+    /// Whether the action writes any pod. If not, the sync needs no confirmation of its caches.
     pub(super) fn writes(&self) -> bool {
         match self {
-            Self::Delete(victims) => !victims.is_empty(),
+            Self::Delete(pods) | Self::Track(pods) => !pods.is_empty(),
             Self::Create(pods) => pods.len() > 0,
             Self::Steady | Self::Wait(_) => false,
         }
@@ -66,8 +71,8 @@ impl Pods {
 /// Compares the active pods with the number that the Job wants. `backoff` is the time until the
 /// back-off of the whole Job ends.
 ///
-/// Upstream: `manageJob`. A suspension comes first, as it overrides all numbers. Deletions precede creations,
-/// and only creations wait for a back-off.
+/// Upstream: `manageJob`. A suspension comes first, as it overrides all numbers. Deletions and finalizers precede
+/// creations, and only creations wait for a back-off.
 pub(super) fn decide(snapshot: &Snapshot<'_>, backoff: Duration, now: Timestamp) -> Action {
     let spec = &snapshot.job.spec;
     let active = snapshot.active.len();
@@ -82,6 +87,11 @@ pub(super) fn decide(snapshot: &Snapshot<'_>, backoff: Duration, now: Timestamp)
     victims.truncate(BURST);
     if !victims.is_empty() {
         return Action::Delete(victims);
+    }
+    let untracked = snapshot.active.iter().filter(|pod| !pod.has_finalizer);
+    let untracked: Vec<JobPod> = untracked.take(BURST).cloned().collect();
+    if !untracked.is_empty() {
+        return Action::Track(untracked);
     }
     // A terminating pod may keep a place. Its end enqueues the Job again.
     let missing = wanted.saturating_sub(active + held(snapshot));

@@ -7,7 +7,7 @@ use crate::testing::pods::PodBuilder;
 
 const NOW: i64 = 1_800_000_000;
 
-/// The decision in short form: `create 2`, `create [1]`, `delete 1`, `wait 10`, `steady`.
+/// The decision in short form: `create 2`, `create [1]`, `delete 1`, `track 1`, `wait 10`, `steady`.
 fn decided(job: &steersman_objects::Job, pods: Vec<PodBuilder>, backoff: u64) -> String {
     let pods = pods.into_iter().map(PodBuilder::of_job).collect();
     let snapshot = Snapshot::new(job, pods);
@@ -16,12 +16,13 @@ fn decided(job: &steersman_objects::Job, pods: Vec<PodBuilder>, backoff: u64) ->
     let checked = match &action {
         Action::Delete(victims) => invariants::deletes_surplus(&snapshot, victims.len()),
         Action::Create(pods) => invariants::creates_missing(&snapshot, pods.len()),
-        Action::Steady | Action::Wait(_) => Ok(()),
+        Action::Steady | Action::Track(_) | Action::Wait(_) => Ok(()),
     };
     assert_eq!(checked, Ok(()));
     match action {
         Action::Steady => "steady".to_owned(),
         Action::Delete(victims) => format!("delete {}", victims.len()),
+        Action::Track(pods) => format!("track {}", pods.len()),
         Action::Create(Pods::Count(count)) => format!("create {count}"),
         Action::Create(Pods::Indexes(indexes)) => format!("create {indexes:?}"),
         Action::Wait(time) => format!("wait {}", time.as_secs()),
@@ -36,6 +37,7 @@ fn only_actions_with_pods_write() {
         (Action::Wait(Duration::ZERO), false),
         (Action::Delete(vec![]), false),
         (Action::Delete(vec![pod()]), true),
+        (Action::Track(vec![pod()]), true),
         (Action::Create(Pods::Indexes(vec![])), false),
         (Action::Create(Pods::Indexes(vec![3])), true),
         (Action::Create(Pods::Count(1)), true),
@@ -48,6 +50,7 @@ fn only_actions_with_pods_write() {
 #[test]
 fn pods_are_created_up_to_parallelism_and_completions() {
     let pods = |count: usize, phase: &str| vec![pod_of_web("p").phase(phase); count];
+    let untracked = || pod_of_web("p").metadata("finalizers", json!([]));
     let web = |parallelism: i32, completions: Option<i32>| {
         job("web")
             .spec("parallelism", parallelism)
@@ -56,6 +59,20 @@ fn pods_are_created_up_to_parallelism_and_completions() {
     // (why, Job, pods, back-off in seconds, decision)
     let cases = [
         ("start", web(2, Some(5)), vec![], 0, "create 2"),
+        (
+            "pods lost the finalizer, and are wanted again",
+            web(3, Some(5)),
+            vec![untracked(), untracked()],
+            10,
+            "track 2",
+        ),
+        (
+            "pods lost the finalizer, and one is not wanted",
+            web(1, Some(5)),
+            vec![untracked(), untracked()],
+            0,
+            "delete 1",
+        ),
         ("the last ones", web(3, Some(2)), vec![], 0, "create 2"),
         (
             "all completions have a pod",

@@ -426,7 +426,7 @@ impl JobSyncer {
 /// Upstream returns the label from `manageJob`. An end of the Job keeps `reconciling`.
 fn label_of(action: &Action) -> SyncAction {
     match action {
-        Action::Steady => SyncAction::Tracking,
+        Action::Steady | Action::Track(_) => SyncAction::Tracking,
         Action::Delete(_) => SyncAction::PodsDeleted,
         Action::Create(_) | Action::Wait(_) => SyncAction::PodsCreated,
     }

@@ -2,12 +2,14 @@
 //!
 //! `manage/` has decided. Writes go through `PodControl`, which records them for the next decision.
 
+use futures::{StreamExt, stream};
 use steersman_client::{ApiError, Target, Violation};
 use steersman_objects::{Job, Object, ObjectKey, ObjectReference, PodGroup};
 use steersman_runtime::pod_control::{Deleted, Deletions, Owner, PodsError};
 
+use super::status::AT_ONCE;
 use super::{Counts, JobSyncer};
-use crate::job::finalizers::{RemovalPatch, is_gone};
+use crate::job::finalizers::{RemovalPatch, TrackingPatch, is_gone};
 use crate::job::handlers::BATCH;
 use crate::job::invariants;
 use crate::job::manage::{Action, Pods};
@@ -45,6 +47,7 @@ impl JobSyncer {
                 }
                 self.delete_surplus(owner, &victims, counts).await
             }
+            Action::Track(pods) => self.track_again(owner.key, &pods).await,
             Action::Create(pods) => {
                 tracing::debug!(creating = pods.len(), "Too few pods running");
                 let checked = invariants::creates_missing(snapshot, pods.len());
@@ -144,6 +147,26 @@ impl JobSyncer {
         let Deletions { deleted, failure } = self.control.delete_each(key, pods, delete).await;
         counts.remove(&deleted);
         failure
+    }
+
+    /// Gives `pods` their finalizer back. They were active and without it, so no status has counted them.
+    async fn track_again(&self, key: &ObjectKey, pods: &[JobPod]) -> Option<PodsError> {
+        let patches: Vec<_> = pods.iter().map(|pod| self.track_one(key, pod)).collect();
+        let mut outcomes = stream::iter(patches).buffer_unordered(AT_ONCE);
+        let mut failure = None;
+        while let Some(outcome) = outcomes.next().await {
+            failure = failure.or(outcome.err());
+        }
+        failure.map(PodsError::Track)
+    }
+
+    /// A pod that is gone needs no finalizer, so this counts as success.
+    async fn track_one(&self, key: &ObjectKey, pod: &JobPod) -> Result<(), ApiError> {
+        let patch = TrackingPatch::of(&pod.meta.uid);
+        match self.control.patch(key, &pod.meta, &patch).await {
+            Err(error) if is_gone(&error) => Ok(()),
+            patched => patched,
+        }
     }
 
     async fn release_and_delete(

@@ -22,7 +22,7 @@ use crate::job::tracking;
 
 /// Concurrent patches of pods per sync. The throttle of the client limits their rate. One request after the
 /// other would make a Job of thousands of pods slow.
-const AT_ONCE: usize = 200;
+pub(super) const AT_ONCE: usize = 200;
 
 /// The input of the steps that count finished pods.
 pub(in crate::job) struct Write {

@@ -545,6 +545,36 @@ async fn a_failed_removal_from_an_orphan_is_retried() {
     assert!(faults.hits(rule) > 0);
 }
 
+/// A deletion fails after its pod has lost the finalizer, and the user wants the pod again.
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_was_not_deleted_counts_when_it_succeeds() {
+    let world = world_with(json!({"parallelism": 2, "completions": 2})).await;
+    let pods = world.running_pods(2).await;
+    let faults = world.cluster.faults();
+    let refusal = Matcher::new("delete", "pods");
+    let rule = faults.reject(refusal, faults::internal_error(), None);
+    let with = |parallelism: i32| json!({"spec": {"parallelism": parallelism}});
+    world.patch("jobs", "web", with(1)).await;
+    world
+        .until("a pod lost its finalizer", |_| {
+            !world.cluster.objects("pods").iter().all(has_finalizer)
+        })
+        .await;
+    world.patch("jobs", "web", with(2)).await;
+    faults.remove(rule);
+    world
+        .until("all pods have the finalizer", |_| {
+            world.cluster.objects("pods").iter().all(has_finalizer)
+        })
+        .await;
+    for pod in &pods {
+        world.succeed(pod).await;
+    }
+    world.ended("Complete").await;
+    assert_eq!(world.job()["succeeded"], 2);
+    assert_eq!(world.cluster.objects("pods").len(), 2);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_foreground_deletion_counts_no_running_pod() {
     let world = world_with(json!({})).await;

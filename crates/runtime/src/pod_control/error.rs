@@ -21,6 +21,9 @@ pub enum PodsError {
     /// A pod could not lose its finalizer, which comes before its deletion.
     #[error("removing completion finalizer: {0}")]
     Release(#[source] ApiError),
+    /// A pod could not get its finalizer back.
+    #[error("adding completion finalizer: {0}")]
+    Track(#[source] ApiError),
 }
 
 impl PodsError {

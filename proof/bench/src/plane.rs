@@ -82,7 +82,7 @@ enum Server {
     Given(Option<u32>),
     /// The server ends with these.
     Embedded {
-        _running: Box<(DevCluster, HttpsDoor)>,
+        running: Box<(DevCluster, HttpsDoor)>,
     },
 }
 
@@ -166,7 +166,7 @@ async fn embedded(folder: &Path) -> Result<Plane> {
     std::fs::write(&kubeconfig, door.kubeconfig())?;
     let client = client(cluster.client())?;
     let server = Server::Embedded {
-        _running: Box::new((cluster, door)),
+        running: Box::new((cluster, door)),
     };
     Ok(Plane::new(client, kubeconfig, server))
 }
@@ -188,6 +188,14 @@ impl Plane {
             Server::Own(_) => "kube-apiserver and etcd on this machine, with simulated nodes",
             Server::Given(_) => "a given cluster",
             Server::Embedded { .. } => "the embedded API server, in the process of the load",
+        }
+    }
+
+    /// The embedded API server, if that is the one.
+    pub(crate) fn embedded(&self) -> Option<&DevCluster> {
+        match &self.server {
+            Server::Embedded { running } => Some(&running.0),
+            Server::Own(_) | Server::Given(_) => None,
         }
     }
 

@@ -1,7 +1,7 @@
 //! `steersman-bench large`: one manager in a large cluster. The default is the size that upstream promises,
 //! 150,000 pods on 5,000 nodes.
 //!
-//! plane -> for each number of pods: creation, changes of pods, rest -> roll-outs at a steady pace ->
+//! plane -> for each number of pods: creation or copies, changes of pods, rest -> roll-outs at a steady pace ->
 //! failure of a zone -> lists after a gap of the watches -> cold start -> report
 
 mod report;
@@ -67,6 +67,10 @@ pub(crate) struct LargeArgs {
     /// The pods that are rolled out each second, a multiple of 50.
     #[arg(long, value_name = "N", default_value_t = 100)]
     rolled: usize,
+    /// The most pods that the manager creates. Further ones are copies, which the embedded API server stores while no
+    /// manager runs; then it starts again.
+    #[arg(long, value_name = "N")]
+    created: Option<usize>,
     /// End when the pods exist.
     #[arg(long)]
     only_create: bool,
@@ -87,6 +91,11 @@ pub(crate) struct LargeArgs {
 pub(crate) async fn run(args: &LargeArgs, folder: &Path) -> Result<()> {
     let ascend = args.pods.is_sorted_by(|a, b| a < b) && args.pods.first() > Some(&0);
     ensure!(ascend, "--pods is {:?}; it must ascend from 1", args.pods);
+    let is_created = args.created.is_none_or(|created| created >= args.pods[0]);
+    ensure!(
+        is_created,
+        "--created is less than the first of --pods, whose Deployments are copied"
+    );
     let in_wholes = args.rolled > 0 && args.rolled.is_multiple_of(PODS_OF_EACH);
     ensure!(
         in_wholes,
@@ -158,8 +167,16 @@ impl<'a> Run<'a> {
         self.report.nodes = self.load.number_of_nodes();
         for pods in &self.args.pods {
             self.pods = *pods;
-            self.phase(&mut bench, "create", async |load| load.grow(*pods).await)
-                .await?;
+            if self.args.created.is_some_and(|created| *pods > created) {
+                bench.end().await?;
+                let cluster = self.plane.embedded();
+                let cluster = cluster.context("--created is for the embedded API server")?;
+                self.load.copy(cluster, *pods).await?;
+                bench = self.start_again().await?;
+            } else {
+                self.phase(&mut bench, "create", async |load| load.grow(*pods).await)
+                    .await?;
+            }
             let value = format!("at {pods}");
             self.phase(&mut bench, "change 5,000 pods", async |load| {
                 load.annotate_pods(CHANGED, &value).await
@@ -183,12 +200,17 @@ impl<'a> Run<'a> {
         .await?;
         self.gap(&mut bench).await?;
         bench.end().await?;
-        self.load.roll_one("before the start").await?;
-        let started = self
-            .start("start again", async |load| load.observed().await)
-            .await?;
-        started.end().await?;
+        self.start_again().await?.end().await?;
         Ok(())
+    }
+
+    /// Starts the manager. The phase ends when it has acted upon a change from before the start.
+    async fn start_again(&mut self) -> Result<Bench<'a>> {
+        let number = self.report.lines.len();
+        let value = format!("before the start, after {number} phases");
+        self.load.roll_one(&value).await?;
+        self.start("start again", async |load| load.observed().await)
+            .await
     }
 
     /// Starts the manager. The phase ends after `until`.

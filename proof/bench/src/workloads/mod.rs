@@ -8,6 +8,7 @@
 mod autoscalers;
 mod chains;
 mod claims;
+mod copies;
 mod csrs;
 mod deployments;
 mod jobs;

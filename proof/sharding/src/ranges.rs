@@ -42,8 +42,9 @@ pub fn equal(count: u32) -> Vec<Range> {
     between((0..=count).map(bound).collect())
 }
 
-/// Cuts the hashes into `count` ranges of about equal weight, such as the number of pods. A namespace is never cut,
-/// so one heavy namespace can fill a range alone.
+/// Cuts the hashes into at most `count` ranges of about equal weight, such as the number of pods. A namespace is never
+/// cut. There are fewer ranges than `count` if there are fewer namespaces, or if a heavy one is among the last. Without
+/// any weight, nothing tells where to cut, and there is one range.
 pub fn weighted(namespaces: &[(&str, u64)], count: u32) -> Vec<Range> {
     let mut sorted: Vec<(u64, u64)> = namespaces
         .iter()
@@ -51,6 +52,9 @@ pub fn weighted(namespaces: &[(&str, u64)], count: u32) -> Vec<Range> {
         .collect();
     sorted.sort_unstable();
     let total: u64 = sorted.iter().map(|(_, weight)| weight).sum();
+    if total == 0 {
+        return equal(1);
+    }
     let mut bounds = vec![0];
     let mut before = 0;
     for (hash, weight) in sorted {
@@ -148,5 +152,22 @@ mod tests {
         let heavy = ranges.iter().filter(|range| range.contains("tenant-01"));
         assert_eq!(heavy.count(), 1, "{ranges:?}");
         assert!(ranges.len() <= 3, "{ranges:?}");
+    }
+
+    #[test]
+    fn few_or_late_weights_give_fewer_ranges() {
+        // (weights, ranges)
+        let cases: [(&[(&str, u64)], usize); 5] = [
+            (&[], 1),
+            (&[("tenant-01", 0), ("tenant-02", 0)], 1),
+            (&[("tenant-01", 5)], 1),
+            (&[("tenant-01", 5), ("tenant-02", 5)], 2),
+            // The hash of `tenant-03` is the largest, so all bounds would come after it.
+            (&[("tenant-01", 1), ("tenant-02", 1), ("tenant-03", 900)], 1),
+        ];
+        for (weights, expected) in cases {
+            let ranges = weighted(weights, 3);
+            assert_eq!(ranges.len(), expected, "{weights:?}");
+        }
     }
 }

@@ -32,7 +32,9 @@ pub enum Action {
     Yield(Index, Index),
     /// A replica gives up the Lease of a range.
     Release(Index, Index),
-    /// The watch of a replica catches up with a range.
+    /// A replica lists a range.
+    List(List),
+    /// The watch of a replica brings the next object of a range.
     Deliver(Index, Index),
     /// A process sends a creation for a range.
     Create(Index, Index),
@@ -40,8 +42,21 @@ pub enum Action {
     Update(Index, Index),
     /// The API server handles the write of a process for a range.
     Arrive(Index, Index),
-    /// The write of a process for a range is lost.
+    /// The write of a process for a range is lost or refused. A sender that waits for the answer learns it.
     Lose(Index, Index),
+    /// The sender of a write gets an error that leaves the result open. The write goes on.
+    Abandon(Index, Index),
+}
+
+/// A list of a range. An API server may answer it from a watch cache that is behind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct List {
+    /// The process that lists.
+    pub process: Index,
+    /// The range.
+    pub range: Index,
+    /// The age of the version of the list.
+    pub age: u8,
 }
 
 /// A write of a Lease, which the API server handles at once. A term begins when its request is sent, so a later
@@ -57,8 +72,8 @@ pub struct LeaseWrite {
 }
 
 impl Action {
-    /// Whether this action is a fault, a wish of an operator, or an ill rate of a clock. A range gets its holder
-    /// without such actions.
+    /// Whether this action is a fault, a request of an operator, or a drift of a clock. Some way without such actions
+    /// must lead to a holder of each range.
     pub fn is_from_outside(&self) -> bool {
         match self {
             Self::Start(_) | Self::Crash(_) | Self::Pause(_) | Self::Resume(_) | Self::Stop(_) => {
@@ -66,7 +81,7 @@ impl Action {
             }
             Self::Tick { drifting } => drifting.is_some(),
             Self::Take(write) | Self::Renew(write) => !write.answered,
-            Self::Lose(..) => true,
+            Self::Lose(..) | Self::Abandon(..) => true,
             _ => false,
         }
     }
@@ -110,6 +125,17 @@ impl Described<'_> {
         };
         format!("{process} {verb} {lease}{end}")
     }
+
+    fn list(&self, list: &List) -> String {
+        let process = self.process(list.process);
+        let range = list.range;
+        let end = if list.age == 0 {
+            ""
+        } else {
+            " without its last object"
+        };
+        format!("{process} lists range {range}{end}")
+    }
 }
 
 impl fmt::Display for Described<'_> {
@@ -138,10 +164,11 @@ impl fmt::Display for Described<'_> {
             Action::Release(process, lease) => {
                 write!(f, "{} releases {}", named(process), self.lease(*lease))
             }
+            Action::List(list) => write!(f, "{}", self.list(list)),
             Action::Deliver(process, range) => {
                 write!(
                     f,
-                    "the cache of range {range} in {} catches up",
+                    "the watch of {} brings an object of range {range}",
                     named(process)
                 )
             }
@@ -162,6 +189,13 @@ impl fmt::Display for Described<'_> {
                 write!(
                     f,
                     "the write of {} for range {range} is lost",
+                    named(process)
+                )
+            }
+            Action::Abandon(process, range) => {
+                write!(
+                    f,
+                    "{} gets an error for its write for range {range}, which goes on",
                     named(process)
                 )
             }

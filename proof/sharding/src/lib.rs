@@ -1,7 +1,7 @@
 //! A model of replicas that share the work by namespace, and a search through all of its states.
 //!
 //! `docs/decisions/0017-ranges-of-namespaces.md` describes the protocol. No part of it is in the manager. The
-//! model has no IO and no dependencies: a [`State`] and an [`Action`] give the next state.
+//! model is pure code of the standard library: a [`State`] and an [`Action`] give the next state.
 //!
 //! - [`ranges`] cuts the hashes of namespaces into ranges.
 //! - [`World`] has the sizes, the durations and the rules of one search.

@@ -17,7 +17,8 @@ pub struct Explored {
     pub transitions: usize,
     /// The length of the longest of the shortest ways to a state.
     pub depth: usize,
-    /// The way to a state with a running replica from which no further action brings a holder to each range.
+    /// The way to a state with a running replica and without any way to a holder of each range. Only ways without
+    /// further action from outside count. That every fair run takes such a way is not checked.
     pub stuck: Option<String>,
 }
 
@@ -151,7 +152,8 @@ impl<'a> Search<'a> {
         actions.iter().enumerate().map(line).collect()
     }
 
-    /// A state with a running replica that leads to no state in which each range has a holder.
+    /// A state with a running replica, from which actions of the protocol alone reach no state with a holder of each
+    /// range.
     fn stuck(&self) -> Option<usize> {
         let mut reaches = vec![false; self.states.len()];
         let is_goal = |number: &usize| is_served(self.world, &self.states[*number]);

@@ -6,6 +6,8 @@ use crate::world::{Index, World};
 pub const PROCESSES: usize = 3;
 /// The most Leases of a world.
 pub const LEASES: usize = 3;
+/// The age of a version that is unknown, or older than the ages that a state tells apart.
+pub const OLD: u8 = 2;
 
 /// Everything that the next action depends on. Times are ages, so that equal situations are equal states.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -67,7 +69,10 @@ pub enum Phase {
     /// It runs, and gives up its Leases to end.
     Stopping,
     /// It is frozen. Its clock goes on.
-    Paused,
+    Paused {
+        /// Whether it was giving up its Leases.
+        stopping: bool,
+    },
 }
 
 /// What a process knows of one Lease and of its range.
@@ -77,7 +82,7 @@ pub struct Place {
     pub seat: Seat,
     /// The time since the process saw the record change, by its clock.
     pub seen: u8,
-    /// The age of the process's cache of the range.
+    /// The process's cache of the range.
     pub cache: Cache,
     /// The write for this range that is under way, if any. It outlives its sender.
     pub write: Option<Write>,
@@ -100,15 +105,18 @@ pub enum Seat {
     },
 }
 
-/// The age of the cache of a range.
+/// The cache of a range, and the versions that it must reach. The age of a version is the number of creations that the
+/// API server has accepted for the range since then, or [`OLD`]. A range has objects from before the search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Cache {
-    /// It has all objects of the range.
-    Current,
-    /// It lacks objects, all from after the start of the term.
-    Behind,
-    /// It may lack objects from before the start of the term, or of the process's own writes.
-    Older,
+pub struct Cache {
+    /// The age of the version that the cache shows. A cache with the age [`OLD`] needs a list.
+    pub shown: u8,
+    /// The age of the version that the cache must reach before the next decision, as far as the process knows. [`OLD`]
+    /// once it is reached.
+    pub known: u8,
+    /// The age of the last object from before the term or from the process itself, as it truly is. [`OLD`] once the
+    /// cache has it.
+    pub needed: u8,
 }
 
 /// A write on its way to the API server.
@@ -116,10 +124,21 @@ pub enum Cache {
 pub struct Write {
     /// Whether it is a creation or an update.
     pub kind: Kind,
-    /// Whether the sender still runs, and waits for the answer.
-    pub awaited: bool,
-    /// Whether the term of the sender goes on.
-    pub in_term: bool,
+    /// What the sender knows of it.
+    pub sender: Sender,
+    /// Whether the record has had no other holder since it was sent.
+    pub unsucceeded: bool,
+}
+
+/// What the sender of a write knows of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Sender {
+    /// The sender waits for the answer.
+    Waits,
+    /// The sender got an error, which leaves the result open.
+    Doubts,
+    /// The sender has ended.
+    Gone,
 }
 
 /// The kind of a write.
@@ -138,13 +157,13 @@ pub enum Kind {
 }
 
 impl State {
-    /// The first state: no process runs, and no Lease has a holder.
+    /// The first state: all processes are down, and all Leases are free.
     pub const START: Self = Self {
         holders: [Holder::Free; LEASES],
         processes: [Process::DOWN; PROCESSES],
     };
 
-    /// The replicas that run, paused ones left out.
+    /// The number of replicas that run. Those that are paused or that stop are left out.
     pub fn running_replicas(&self, world: &World) -> usize {
         let replicas = &self.processes[..world.replicas];
         let is_running = |process: &&Process| process.phase == Phase::Running;
@@ -193,13 +212,94 @@ impl Place {
     pub const EMPTY: Self = Self {
         seat: Seat::Candidate,
         seen: 0,
-        cache: Cache::Behind,
+        cache: Cache::EMPTY,
         write: None,
     };
 
     /// Whether the sender of the write waits for its answer.
     pub fn awaits_answer(&self) -> bool {
-        self.write.is_some_and(|write| write.awaited)
+        self.write
+            .is_some_and(|write| write.sender == Sender::Waits)
+    }
+
+    /// Whether a creation is under way.
+    pub fn has_creation(&self) -> bool {
+        self.write.is_some_and(Write::is_creation)
+    }
+}
+
+impl Write {
+    /// Whether it is a creation.
+    pub fn is_creation(self) -> bool {
+        matches!(self.kind, Kind::Creation { .. })
+    }
+}
+
+impl Cache {
+    /// The cache of a process that has just started.
+    pub const EMPTY: Self = Self {
+        shown: OLD,
+        known: OLD,
+        needed: OLD,
+    };
+
+    /// Whether the cache has reached all versions that its process knows of. The guard of decisions.
+    pub fn is_fresh(&self) -> bool {
+        self.shown < OLD && self.known == OLD
+    }
+
+    /// Whether the cache has all objects that a decision must see.
+    pub fn is_complete(&self) -> bool {
+        self.shown < OLD && self.needed == OLD
+    }
+
+    /// The same cache after the API server has accepted a creation.
+    #[must_use]
+    pub fn outdated(self) -> Self {
+        let older = |age: u8| (age + 1).min(OLD);
+        Self {
+            shown: older(self.shown),
+            known: older(self.known),
+            needed: older(self.needed),
+        }
+    }
+
+    /// The same cache at a version of the age `shown`.
+    #[must_use]
+    pub fn at(self, shown: u8) -> Self {
+        Self { shown, ..self }.settled()
+    }
+
+    /// The same cache after its process has learned the newest version. The next decision waits for it.
+    #[must_use]
+    pub fn awaiting(self) -> Self {
+        Self { known: 0, ..self }.settled()
+    }
+
+    /// The same cache after the newest object has become one that a decision must see.
+    #[must_use]
+    pub fn needing(self) -> Self {
+        Self { needed: 0, ..self }.settled()
+    }
+
+    /// The same cache in a process that does not hold the range: only its version counts.
+    #[must_use]
+    pub fn idle(self) -> Self {
+        Self {
+            shown: self.shown,
+            ..Self::EMPTY
+        }
+    }
+
+    /// Forgets the versions that the cache has reached, since it never loses them. Equal situations are then equal
+    /// states.
+    fn settled(self) -> Self {
+        let unless_reached = |age: u8| if self.shown <= age { OLD } else { age };
+        Self {
+            shown: self.shown,
+            known: unless_reached(self.known),
+            needed: unless_reached(self.needed),
+        }
     }
 }
 

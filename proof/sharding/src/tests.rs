@@ -1,7 +1,7 @@
 //! The protocol in small worlds, and variants without one of its rules.
 
 use super::step::Violation;
-use super::world::{Durations, Rules, Writes};
+use super::world::{Drain, Durations, Rules, Writes};
 use super::*;
 
 /// A world with a name, as the record has it.
@@ -168,14 +168,18 @@ fn the_protocol_holds_in_each_state_of_larger_worlds() {
 fn fails(variant: &str, world: World, expected: Violation, way: &[&str]) {
     let found = explore(&world).expect_err(variant);
     assert_eq!(found.violation, expected, "{variant}: {found}");
-    let lines: Vec<&str> = found.way.lines().map(|line| &line[5..]).collect();
-    assert_eq!(lines, way, "{variant}: {found}");
+    assert_eq!(lines(&found.way), way, "{variant}: {found}");
+}
+
+/// The lines of a way, without their numbers.
+fn lines(way: &str) -> Vec<&str> {
+    way.lines().map(|line| &line[5..]).collect()
 }
 
 #[test]
 fn a_release_without_a_wait_for_requests_under_way_has_two_writers() {
     let rules = Rules {
-        drain: false,
+        drain: Drain::Nothing,
         ..Rules::ALL
     };
     fails(
@@ -185,7 +189,7 @@ fn a_release_without_a_wait_for_requests_under_way_has_two_writers() {
         &[
             "replica 0 starts",
             "replica 0 takes the Lease of range 0",
-            "the cache of range 0 in replica 0 catches up",
+            "replica 0 lists range 0",
             "replica 0 sends a creation for range 0",
             "replica 0 is asked to stop",
             "replica 0 releases the Lease of range 0",
@@ -211,7 +215,7 @@ fn a_lease_as_long_as_the_term_has_two_writers() {
         &[
             "replica 0 starts",
             "replica 0 takes the Lease of range 0",
-            "the cache of range 0 in replica 0 catches up",
+            "replica 0 lists range 0",
             "replica 1 starts",
             "a tick passes",
             "replica 0 sends a creation for range 0",
@@ -240,7 +244,7 @@ fn the_margin_must_cover_the_drift_of_clocks() {
             "replica 0 starts",
             "a tick passes, and the clock of replica 0 drifts",
             "replica 0 takes the Lease of range 0",
-            "the cache of range 0 in replica 0 catches up",
+            "replica 0 lists range 0",
             "replica 1 starts",
             "a tick passes",
             "a tick passes, and the clock of replica 0 drifts",
@@ -253,18 +257,85 @@ fn the_margin_must_cover_the_drift_of_clocks() {
 }
 
 #[test]
-fn a_holder_with_an_older_cache_repeats_decisions() {
+fn an_error_that_counts_as_the_end_of_a_request_has_two_writers() {
     let rules = Rules {
-        fresh_cache: false,
+        drain: Drain::Answers,
         ..Rules::ALL
     };
     fails(
-        "no fresh cache",
+        "an error ends a request",
+        with(rules, pair()),
+        Violation::TwoWriters(0),
+        &[
+            "replica 0 starts",
+            "replica 0 takes the Lease of range 0",
+            "replica 0 lists range 0",
+            "replica 0 sends a creation for range 0",
+            "replica 0 is asked to stop",
+            "replica 0 gets an error for its write for range 0, which goes on",
+            "replica 0 releases the Lease of range 0",
+            "the write of replica 0 for range 0 arrives",
+        ],
+    );
+}
+
+#[test]
+fn a_cache_that_is_older_than_the_lease_lacks_objects() {
+    let rules = Rules {
+        lease_version: false,
+        ..Rules::ALL
+    };
+    fails(
+        "no wait for the version of the Lease",
         with(rules, pair()),
         Violation::StaleDecision(0),
         &[
             "replica 0 starts",
             "replica 0 takes the Lease of range 0",
+            "replica 0 lists range 0 without its last object",
+            "replica 0 sends a creation for range 0",
+        ],
+    );
+}
+
+#[test]
+fn a_cache_that_is_older_than_an_answer_lacks_the_own_object() {
+    let rules = Rules {
+        own_versions: false,
+        ..Rules::ALL
+    };
+    fails(
+        "no wait for own versions",
+        with(rules, pair()),
+        Violation::StaleDecision(0),
+        &[
+            "replica 0 starts",
+            "replica 0 takes the Lease of range 0",
+            "replica 0 lists range 0",
+            "replica 0 sends a creation for range 0",
+            "the write of replica 0 for range 0 arrives",
+            "replica 0 sends a creation for range 0",
+        ],
+    );
+}
+
+#[test]
+fn a_cache_after_an_open_result_lacks_the_own_object() {
+    let rules = Rules {
+        open_results: false,
+        ..Rules::ALL
+    };
+    fails(
+        "no live read after an open result",
+        with(rules, pair()),
+        Violation::StaleDecision(0),
+        &[
+            "replica 0 starts",
+            "replica 0 takes the Lease of range 0",
+            "replica 0 lists range 0",
+            "replica 0 sends a creation for range 0",
+            "replica 0 gets an error for its write for range 0, which goes on",
+            "the write of replica 0 for range 0 arrives",
             "replica 0 sends a creation for range 0",
         ],
     );
@@ -285,10 +356,10 @@ fn an_update_without_a_resource_version_overwrites_a_later_one() {
             "replica 0 starts",
             "replica 0 takes the Lease of range 0",
             "replica 0 sends an update for range 0",
+            "replica 0 is asked to stop",
+            "replica 0 gets an error for its write for range 0, which goes on",
+            "replica 0 releases the Lease of range 0",
             "replica 1 starts",
-            "a tick passes",
-            "a tick passes",
-            "a tick passes",
             "replica 1 takes the Lease of range 0",
             "replica 1 sends an update for range 0",
             "the write of replica 0 for range 0 arrives",
@@ -318,11 +389,42 @@ fn ranges_without_the_common_lease_have_upstream_as_a_second_holder() {
 }
 
 #[test]
+fn a_common_lease_shorter_than_the_term_names_another_holder() {
+    let durations = Durations {
+        lease: 1,
+        ..pair().durations
+    };
+    let world = World {
+        durations,
+        ..beside_upstream(1)
+    };
+    fails(
+        "a short common Lease",
+        world,
+        Violation::RecordDisagrees(1),
+        &[
+            "replica 0 starts",
+            "replica 0 takes the common Lease",
+            "upstream's manager starts",
+            "a tick passes",
+            "upstream's manager takes the common Lease",
+        ],
+    );
+}
+
+#[test]
 fn a_lease_that_never_expires_leaves_a_range_without_a_holder() {
     let rules = Rules {
         expiry: false,
         ..Rules::ALL
     };
     let explored = explore(&with(rules, pair())).unwrap();
-    assert!(explored.stuck.is_some(), "{explored:?}");
+    let stuck = explored.stuck.unwrap();
+    let way = [
+        "replica 0 starts",
+        "replica 0 takes the Lease of range 0",
+        "replica 0 crashes",
+        "replica 0 starts",
+    ];
+    assert_eq!(lines(&stuck), way, "{stuck}");
 }

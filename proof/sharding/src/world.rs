@@ -48,10 +48,15 @@ pub struct Durations {
 /// The rules that a variant of the protocol may lack.
 #[derive(Debug, Clone, Copy)]
 pub struct Rules {
-    /// A holder releases a Lease only after its requests for the range have ended.
-    pub drain: bool,
-    /// A holder decides by a cache only if it is as new as the Lease and as the holder's own writes.
-    pub fresh_cache: bool,
+    /// The requests that a holder waits for before it releases a Lease.
+    pub drain: Drain,
+    /// A holder decides by a cache only after it has reached the version of the acquired Lease.
+    pub lease_version: bool,
+    /// A holder decides by a cache only after it has reached the version in the answer to the last own creation.
+    pub own_versions: bool,
+    /// After an error that leaves the result open, a holder waits until the creation can no longer arrive, and
+    /// reads live. It decides by a cache only after it has reached the version of this read.
+    pub open_results: bool,
     /// Updates carry the resource version of the object that they change.
     pub precondition: bool,
     /// A replica holds ranges only while its group holds the common Lease.
@@ -60,11 +65,25 @@ pub struct Rules {
     pub expiry: bool,
 }
 
+/// The requests that a holder waits for before it releases a Lease.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Drain {
+    /// None.
+    Nothing,
+    /// Those without an answer or an error. An error may leave a write under way.
+    Answers,
+    /// The same, and creations under way after an error. The holder cannot see their end, so in a real process it is
+    /// a wait. The model allows the release from the true end on, which is at or before the end of any such wait.
+    Writes,
+}
+
 impl Rules {
     /// All rules of the protocol.
     pub const ALL: Self = Self {
-        drain: true,
-        fresh_cache: true,
+        drain: Drain::Writes,
+        lease_version: true,
+        own_versions: true,
+        open_results: true,
         precondition: true,
         common_lease: true,
         expiry: true,

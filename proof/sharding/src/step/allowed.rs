@@ -1,8 +1,8 @@
 //! The actions that a state allows.
 
-use crate::action::{Action, LeaseWrite};
-use crate::state::{Cache, Holder, Phase, Process, Seat, State};
-use crate::world::{Index, World, Writes};
+use crate::action::{Action, LeaseWrite, List};
+use crate::state::{Holder, OLD, Phase, Place, Process, Seat, State};
+use crate::world::{Drain, Index, World, Writes};
 
 /// All actions that can happen next in `state`.
 pub fn actions(world: &World, state: &State) -> Vec<Action> {
@@ -41,8 +41,11 @@ fn of_life(world: &World, state: &State, process: Index, found: &mut Vec<Action>
                 of_count(world, state, process, found);
             }
         }
-        Phase::Stopping => found.push(Action::Crash(process)),
-        Phase::Paused => {
+        Phase::Stopping => {
+            found.push(Action::Crash(process));
+            found.push(Action::Pause(process));
+        }
+        Phase::Paused { .. } => {
             found.push(Action::Crash(process));
             found.push(Action::Resume(process));
         }
@@ -113,10 +116,19 @@ fn of_seat(world: &World, state: &State, process: Index, range: Index, found: &m
     if works && has_too_many {
         found.push(Action::Yield(process, range));
     }
-    let has_ended = !place.awaits_answer() || !world.rules.drain;
     let releases = matches!(place.seat, Seat::Releasing { .. }) && replica.is_active();
-    if releases && has_ended {
+    if releases && is_drained(world, place) {
         found.push(Action::Release(process, range));
+    }
+}
+
+/// Whether the requests have ended that a release waits for. Updates are safe without a wait, because the API server
+/// refuses those that are too late.
+fn is_drained(world: &World, place: &Place) -> bool {
+    match world.rules.drain {
+        Drain::Nothing => true,
+        Drain::Answers => !place.awaits_answer(),
+        Drain::Writes => !place.awaits_answer() && !place.has_creation(),
     }
 }
 
@@ -126,15 +138,14 @@ fn of_work(world: &World, state: &State, process: Index, range: Index, found: &m
     if worker.phase != Phase::Running || world.writes == Writes::None {
         return;
     }
-    if !world.is_upstream(process) && place.cache != Cache::Current {
-        found.push(Action::Deliver(process, range));
+    if !world.is_upstream(process) {
+        of_cache(place, process, range, found);
     }
     if place.write.is_some() || !state.leads(world, process, range) {
         return;
     }
     // Upstream trusts its caches from the start.
-    let trusts = world.is_upstream(process) || place.cache != Cache::Older;
-    if trusts || !world.rules.fresh_cache {
+    if world.is_upstream(process) || place.cache.is_fresh() {
         found.push(Action::Create(process, range));
     }
     if world.writes == Writes::All {
@@ -142,9 +153,28 @@ fn of_work(world: &World, state: &State, process: Index, range: Index, found: &m
     }
 }
 
+fn of_cache(place: &Place, process: Index, range: Index, found: &mut Vec<Action>) {
+    let list = |age: u8| List {
+        process,
+        range,
+        age,
+    };
+    match place.cache.shown {
+        0 => {}
+        OLD => found.extend((0..OLD).map(list).map(Action::List)),
+        _ => found.push(Action::Deliver(process, range)),
+    }
+}
+
 fn of_network(state: &State, process: Index, range: Index, found: &mut Vec<Action>) {
-    if state.processes[process].places[range].write.is_some() {
+    let sender = &state.processes[process];
+    let place = &sender.places[range];
+    if place.write.is_some() {
         found.push(Action::Arrive(process, range));
         found.push(Action::Lose(process, range));
+    }
+    // A frozen process gets the error after it goes on.
+    if place.awaits_answer() && sender.is_active() {
+        found.push(Action::Abandon(process, range));
     }
 }

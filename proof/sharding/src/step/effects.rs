@@ -2,7 +2,7 @@
 
 use super::rules::Violation;
 use crate::action::{Action, LeaseWrite};
-use crate::state::{Cache, Holder, Kind, LEASES, Phase, Place, Process, Seat, State, Write};
+use crate::state::{Holder, Kind, LEASES, Phase, Place, Process, Seat, Sender, State, Write};
 use crate::world::{Index, World};
 
 /// The state after `action`.
@@ -16,8 +16,8 @@ pub fn apply(world: &World, state: &State, action: Action) -> Result<State, Viol
         Action::Tick { drifting } => tick(world, &mut next, drifting),
         Action::Start(process) => next.processes[process].phase = Phase::Running,
         Action::Crash(process) => end(world, &mut next, process),
-        Action::Pause(process) => next.processes[process].phase = Phase::Paused,
-        Action::Resume(process) => next.processes[process].phase = Phase::Running,
+        Action::Pause(process) => pause(&mut next.processes[process]),
+        Action::Resume(process) => resume(&mut next.processes[process]),
         Action::Stop(process) => stop(world, &mut next, process),
         Action::Count(process) => {
             next.processes[process].members = state.running_replicas(world) as u8;
@@ -26,17 +26,35 @@ pub fn apply(world: &World, state: &State, action: Action) -> Result<State, Viol
         Action::Renew(write) => renew(&mut next, write),
         Action::Yield(process, range) => release_later(&mut next, process, range),
         Action::Release(process, range) => release(world, &mut next, process, range),
+        Action::List(list) => {
+            let cache = &mut next.processes[list.process].places[list.range].cache;
+            *cache = cache.at(list.age);
+        }
         Action::Deliver(process, range) => {
-            next.processes[process].places[range].cache = Cache::Current;
+            let cache = &mut next.processes[process].places[range].cache;
+            *cache = cache.at(cache.shown - 1);
         }
         Action::Create(process, range) => create(world, &mut next, process, range)?,
         Action::Update(process, range) => {
             send(&mut next, process, range, Kind::Update { newest: true })
         }
         Action::Arrive(process, range) => arrive(world, &mut next, process, range)?,
-        Action::Lose(process, range) => next.processes[process].places[range].write = None,
+        Action::Lose(process, range) => lose(world, &mut next, process, range),
+        Action::Abandon(process, range) => abandon(&mut next, process, range),
     }
     Ok(next)
+}
+
+fn pause(process: &mut Process) {
+    let stopping = process.phase == Phase::Stopping;
+    process.phase = Phase::Paused { stopping };
+}
+
+fn resume(process: &mut Process) {
+    process.phase = match process.phase {
+        Phase::Paused { stopping: true } => Phase::Stopping,
+        _ => Phase::Running,
+    };
 }
 
 fn tick(world: &World, state: &mut State, drifting: Option<Index>) {
@@ -63,7 +81,12 @@ fn age(world: &World, state: &mut State, process: Index, lease: Index, time: u8)
     let aging = &mut state.processes[process];
     let is_up = aging.phase != Phase::Down;
     let place = &mut aging.places[lease];
-    place.write = place.write.and_then(|write| older(world, write));
+    let sent = place.write;
+    place.write = sent.and_then(|write| older(world, write));
+    let is_over = place.write.is_none();
+    if is_over && sent.is_some_and(|write| settles(world, write)) {
+        await_newest(place);
+    }
     match place.seat.elapsed() {
         Some(elapsed) => place.seat = place.seat.after(elapsed + time),
         // The age of a record counts only for those who wait for it.
@@ -106,7 +129,7 @@ fn end(world: &World, state: &mut State, process: Index) {
     }
     let places = state.processes[process].places.map(|place| Place {
         write: place.write.map(|write| Write {
-            awaited: false,
+            sender: Sender::Gone,
             ..write
         }),
         ..Place::EMPTY
@@ -146,12 +169,9 @@ fn end_if_idle(world: &World, state: &mut State, process: Index) {
     }
 }
 
-/// The age of a cache counts only while its process holds the range.
 fn leave(place: &mut Place) {
     place.seat = Seat::Candidate;
-    if place.cache == Cache::Older {
-        place.cache = Cache::Behind;
-    }
+    place.cache = place.cache.idle();
 }
 
 fn take(world: &World, state: &mut State, write: LeaseWrite) {
@@ -162,9 +182,12 @@ fn take(world: &World, state: &mut State, write: LeaseWrite) {
     }
     let place = &mut state.processes[write.process].places[write.lease];
     place.seat = Seat::Holding { elapsed: 0 };
-    // A cache that lacks any object may lack one from before this version of the Lease.
-    if place.cache == Cache::Behind && write.lease < world.ranges {
-        place.cache = Cache::Older;
+    if write.lease < world.ranges {
+        // All objects so far are older than this version of the Lease.
+        place.cache = place.cache.needing();
+        if world.rules.lease_version {
+            place.cache = place.cache.awaiting();
+        }
     }
 }
 
@@ -176,7 +199,7 @@ fn renew(state: &mut State, write: LeaseWrite) {
     }
 }
 
-/// Writes `holder` into the record of a Lease. A new holder ends the terms of all others.
+/// Writes `holder` into the record of a Lease. Writes under way are then from before this holder.
 fn store(world: &World, state: &mut State, lease: Index, holder: Holder) {
     observe(state, lease);
     if std::mem::replace(&mut state.holders[lease], holder) == holder {
@@ -190,7 +213,7 @@ fn store(world: &World, state: &mut State, lease: Index, holder: Holder) {
     for process in &mut state.processes {
         for place in &mut process.places[ended.clone()] {
             if let Some(write) = &mut place.write {
-                write.in_term = false;
+                write.unsucceeded = false;
             }
         }
     }
@@ -204,7 +227,8 @@ fn observe(state: &mut State, lease: Index) {
 }
 
 fn create(world: &World, state: &mut State, process: Index, range: Index) -> Result<(), Violation> {
-    if state.processes[process].places[range].cache == Cache::Older && !world.is_upstream(process) {
+    let cache = &state.processes[process].places[range].cache;
+    if !cache.is_complete() && !world.is_upstream(process) {
         return Err(Violation::StaleDecision(range));
     }
     send(state, process, range, Kind::Creation { age: 0 });
@@ -214,8 +238,8 @@ fn create(world: &World, state: &mut State, process: Index, range: Index) -> Res
 fn send(state: &mut State, process: Index, range: Index, kind: Kind) {
     state.processes[process].places[range].write = Some(Write {
         kind,
-        awaited: true,
-        in_term: true,
+        sender: Sender::Waits,
+        unsucceeded: true,
     });
 }
 
@@ -224,11 +248,14 @@ fn arrive(world: &World, state: &mut State, process: Index, range: Index) -> Res
         return Ok(());
     };
     match write.kind {
-        Kind::Creation { .. } if !write.in_term => Err(Violation::TwoWriters(range)),
+        Kind::Creation { .. } if !write.unsucceeded => Err(Violation::TwoWriters(range)),
         Kind::Creation { .. } => {
             outdate_caches(world, state, range);
-            if write.awaited && !world.is_upstream(process) {
-                state.processes[process].places[range].cache = Cache::Older;
+            let place = &mut state.processes[process].places[range];
+            need_own(place, write);
+            let answered = write.sender == Sender::Waits && world.rules.own_versions;
+            if answered || settles(world, write) {
+                await_newest(place);
             }
             Ok(())
         }
@@ -241,13 +268,46 @@ fn arrive(world: &World, state: &mut State, process: Index, range: Index) -> Res
     }
 }
 
-/// No cache has the new object yet.
+fn lose(world: &World, state: &mut State, process: Index, range: Index) {
+    let place = &mut state.processes[process].places[range];
+    let lost = place.write.take();
+    if lost.is_some_and(|write| settles(world, write)) {
+        await_newest(place);
+    }
+}
+
+fn abandon(state: &mut State, process: Index, range: Index) {
+    if let Some(write) = &mut state.processes[process].places[range].write {
+        write.sender = Sender::Doubts;
+    }
+}
+
+/// Whether the sender reads live at the end of this write. Its wait and the read are one step with that end. A late
+/// update does no harm, so only creations need it.
+fn settles(world: &World, write: Write) -> bool {
+    let is_open = write.sender == Sender::Doubts && write.is_creation();
+    is_open && world.rules.open_results
+}
+
+/// The next decision waits for the newest version, if the process holds the range.
+fn await_newest(place: &mut Place) {
+    if place.seat != Seat::Candidate {
+        place.cache = place.cache.awaiting();
+    }
+}
+
+/// The next decision must see the object of an accepted creation, if its sender still holds the range.
+fn need_own(place: &mut Place, write: Write) {
+    if place.seat != Seat::Candidate && write.sender != Sender::Gone {
+        place.cache = place.cache.needing();
+    }
+}
+
+/// The new object is in none of the caches yet.
 fn outdate_caches(world: &World, state: &mut State, range: Index) {
     for process in &mut state.processes[..world.replicas] {
         let cache = &mut process.places[range].cache;
-        if *cache == Cache::Current {
-            *cache = Cache::Behind;
-        }
+        *cache = cache.outdated();
     }
 }
 

@@ -12,11 +12,11 @@ pub enum Violation {
     TwoHolders(Index),
     /// A process holds a Lease that names another holder.
     RecordDisagrees(Index),
-    /// The API server accepts a creation after the term of its sender.
+    /// The API server accepts a creation after its sender's Lease was released or taken.
     TwoWriters(Index),
     /// The API server accepts an update of an object that has changed since.
     LostUpdate(Index),
-    /// A holder decides by a cache that is older than its Lease or than its own writes.
+    /// A holder decides by a cache that lacks an object from before its Lease, or an own one.
     StaleDecision(Index),
 }
 
@@ -28,12 +28,15 @@ impl fmt::Display for Violation {
             Self::TwoWriters(range) => {
                 write!(
                     f,
-                    "range {range} gets a creation after the term of its sender"
+                    "range {range} accepts a creation after its sender's Lease was released or taken"
                 )
             }
             Self::LostUpdate(range) => write!(f, "range {range} loses an update"),
             Self::StaleDecision(range) => {
-                write!(f, "the holder of range {range} decides by an older cache")
+                write!(
+                    f,
+                    "the holder of range {range} decides by a cache that lacks objects"
+                )
             }
         }
     }
@@ -81,7 +84,7 @@ fn leaders<'a>(
         .filter(move |process| state.leads(world, *process, range))
 }
 
-/// Whether each range has a holder that acts.
+/// Whether each range has a holder that acts. Upstream's manager is the holder of all ranges.
 pub fn is_served(world: &World, state: &State) -> bool {
     let has_holder = |range: Index| {
         leaders(world, state, range).any(|process| state.processes[process].is_active())

@@ -173,6 +173,8 @@ impl<'a> Run<'a> {
                 let cluster = cluster.context("--created is for the embedded API server")?;
                 self.load.copy(cluster, *pods).await?;
                 bench = self.start_again().await?;
+                // One Deployment has rolled out.
+                self.load.grow(*pods).await?;
             } else {
                 self.phase(&mut bench, "create", async |load| load.grow(*pods).await)
                     .await?;

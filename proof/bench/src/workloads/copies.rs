@@ -39,9 +39,7 @@ impl Workloads {
             // The watches of the load and of the nodes follow.
             tokio::task::yield_now().await;
         }
-        self.rolled_out(wanted, PODS_OF_EACH).await?;
-        let cached = || ours(&self.pods).len() >= wanted * PODS_OF_EACH;
-        self.wait(cached).await.context("the cache lacks copies")
+        self.settled(wanted).await
     }
 }
 

@@ -25,7 +25,7 @@ const ZONE: &str = "topology.kubernetes.io/zone";
 const ANNOTATION: &str = "bench.steersman.dev/change";
 
 impl Workloads {
-    /// Creates Deployments until `pods` pods exist, and waits until all are ready.
+    /// Creates Deployments until `pods` pods exist, and waits until all are ready and no others are left.
     pub(crate) async fn grow(&self, pods: usize) -> Result<()> {
         let present = ours(&self.deployments).len();
         let wanted = pods.div_ceil(PODS_OF_EACH);
@@ -34,7 +34,16 @@ impl Workloads {
             self.create::<Deployment>(index, &labelled(&spec, index))
                 .await?;
         }
-        self.rolled_out(wanted, PODS_OF_EACH).await
+        self.settled(wanted).await
+    }
+
+    /// Waits until `deployments` Deployments have all their pods, and no others.
+    pub(super) async fn settled(&self, deployments: usize) -> Result<()> {
+        self.rolled_out(deployments, PODS_OF_EACH).await?;
+        let count = || ours(&self.pods).len();
+        self.wait(|| count() == deployments * PODS_OF_EACH)
+            .await
+            .with_context(|| format!("{} pods of {deployments} Deployments", count()))
     }
 
     /// The number of nodes of the cluster.

@@ -10,8 +10,14 @@ use super::large::PODS_OF_EACH;
 use super::{Workloads, name, ours};
 use crate::cluster::NAMESPACE;
 
-/// Objects with the name of the first Deployment in their own, owners before dependents.
-struct Sample(Vec<Original>);
+/// Objects with the name of the first Deployment in their own.
+struct Sample {
+    /// Owners before dependents.
+    objects: Vec<Original>,
+    /// The hash of the template, which is in names and labels. Each copy gets a value of its own: controllers look pods up
+    /// by it.
+    hash: String,
+}
 
 /// An object of the sample.
 struct Original {
@@ -74,7 +80,10 @@ impl Sample {
                 objects.push(Original::of(item, kind == "Pod")?);
             }
         }
-        Ok(Self(objects))
+        let replica_set: Value = serde_json::from_str(&objects[1].text)?;
+        let hash = replica_set["metadata"]["labels"]["pod-template-hash"].as_str();
+        let hash = hash.context("a ReplicaSet without a hash")?.to_owned();
+        Ok(Self { objects, hash })
     }
 
     /// The objects of the Deployment with this number. Pods are bound to the next of `nodes`.
@@ -83,10 +92,11 @@ impl Sample {
         index: usize,
         nodes: &mut impl Iterator<Item = &'a str>,
     ) -> Result<Vec<Value>> {
-        let owners = self.0.iter().filter(|original| !original.is_pod);
+        let owners = self.objects.iter().filter(|original| !original.is_pod);
         let owners: Vec<_> = owners.enumerate().collect();
         let copy = |(number, original): (usize, &Original)| {
             let text = original.text.replace(&name(0), &name(index));
+            let text = text.replace(&self.hash, &format!("{index:010x}"));
             let mut text = text.replace(&original.uid, &uid(index, number));
             for (number, owner) in &owners {
                 text = text.replace(&owner.uid, &uid(index, *number));
@@ -97,7 +107,7 @@ impl Sample {
             }
             Ok(copy)
         };
-        self.0.iter().enumerate().map(copy).collect()
+        self.objects.iter().enumerate().map(copy).collect()
     }
 }
 

@@ -65,53 +65,45 @@ impl Memory for Removals {
     }
 }
 
-/// The strategic merge patch that adds the finalizer. The finalizers of other controllers stay.
-#[derive(Debug, Serialize)]
-pub(super) struct TrackingPatch<'a> {
-    metadata: TrackingMeta<'a>,
-}
-
-#[derive(Debug, Serialize)]
-struct TrackingMeta<'a> {
-    uid: &'a Uid,
-    finalizers: [&'static str; 1],
-}
-
-impl<'a> TrackingPatch<'a> {
-    /// The patch for the pod with this UID.
-    pub(super) fn of(uid: &'a Uid) -> Self {
-        let finalizers = [JOB_TRACKING];
-        Self {
-            metadata: TrackingMeta { uid, finalizers },
-        }
-    }
-}
-
-/// The strategic merge patch that removes the finalizer.
+/// The strategic merge patch that adds or removes the finalizer. It names one member of the list, so finalizers
+/// of other controllers stay.
 ///
-/// Upstream's patch lacks the UID. Here it protects a new pod of the same name, which is not counted
-/// yet.
-///
-/// A strategic patch deletes one member of the list, so finalizers of other controllers stay. Upstream:
+/// Upstream's patch lacks the UID. Here it protects a new pod of the same name. Upstream:
 /// `removeTrackingFinalizerPatch`.
 #[derive(Debug, Serialize)]
-pub(super) struct RemovalPatch<'a> {
-    metadata: RemovalMeta<'a>,
+pub(super) struct FinalizerPatch<'a> {
+    metadata: Metadata<'a>,
 }
 
 #[derive(Debug, Serialize)]
-struct RemovalMeta<'a> {
+struct Metadata<'a> {
     uid: &'a Uid,
-    #[serde(rename = "$deleteFromPrimitiveList/finalizers")]
-    finalizers: [&'static str; 1],
+    #[serde(flatten)]
+    change: Change,
 }
 
-impl<'a> RemovalPatch<'a> {
-    /// The patch for the pod with this UID.
-    pub(super) fn of(uid: &'a Uid) -> Self {
-        let finalizers = [JOB_TRACKING];
+#[derive(Debug, Serialize)]
+enum Change {
+    #[serde(rename = "finalizers")]
+    Add([&'static str; 1]),
+    #[serde(rename = "$deleteFromPrimitiveList/finalizers")]
+    Remove([&'static str; 1]),
+}
+
+impl<'a> FinalizerPatch<'a> {
+    /// Gives the pod with this UID the finalizer.
+    pub(super) fn add(uid: &'a Uid) -> Self {
+        Self::of(uid, Change::Add([JOB_TRACKING]))
+    }
+
+    /// Takes the finalizer from the pod with this UID.
+    pub(super) fn remove(uid: &'a Uid) -> Self {
+        Self::of(uid, Change::Remove([JOB_TRACKING]))
+    }
+
+    fn of(uid: &'a Uid, change: Change) -> Self {
         Self {
-            metadata: RemovalMeta { uid, finalizers },
+            metadata: Metadata { uid, change },
         }
     }
 }
@@ -164,10 +156,21 @@ mod tests {
     }
 
     #[test]
-    fn the_patch_removes_only_this_finalizer_of_this_pod() {
-        assert_eq!(
-            serde_json::to_string(&RemovalPatch::of(&Uid::new("p1"))).unwrap(),
-            r#"{"metadata":{"uid":"p1","$deleteFromPrimitiveList/finalizers":["batch.kubernetes.io/job-tracking"]}}"#
-        );
+    fn the_patches_change_only_this_finalizer_of_this_pod() {
+        let uid = Uid::new("p1");
+        // (patch, JSON)
+        let cases = [
+            (
+                FinalizerPatch::add(&uid),
+                r#"{"metadata":{"uid":"p1","finalizers":["batch.kubernetes.io/job-tracking"]}}"#,
+            ),
+            (
+                FinalizerPatch::remove(&uid),
+                r#"{"metadata":{"uid":"p1","$deleteFromPrimitiveList/finalizers":["batch.kubernetes.io/job-tracking"]}}"#,
+            ),
+        ];
+        for (patch, json) in cases {
+            assert_eq!(serde_json::to_string(&patch).unwrap(), json);
+        }
     }
 }

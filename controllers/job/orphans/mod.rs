@@ -18,7 +18,7 @@ use steersman_runtime::workers::{Requeue, Retry, Syncer};
 use steersman_values::intern::Sym;
 use steersman_values::labels::Selector;
 
-use super::finalizers::{RemovalPatch, is_gone};
+use super::finalizers::{FinalizerPatch, is_gone};
 use super::gates::JobGates;
 
 /// Pods to check. Equal keys join in the queue: a Job that is deleted twice is looked at once.
@@ -138,7 +138,7 @@ impl OrphanSyncer {
         if !self.is_orphan(pod).await? {
             return Ok(());
         }
-        let patch = RemovalPatch::of(&pod.meta.uid);
+        let patch = FinalizerPatch::remove(&pod.meta.uid);
         let target = Target::of::<Pod>(&pod.meta);
         match self
             .client

@@ -9,7 +9,7 @@ use steersman_runtime::pod_control::{Deleted, Deletions, Owner, PodsError};
 
 use super::status::AT_ONCE;
 use super::{Counts, JobSyncer};
-use crate::job::finalizers::{RemovalPatch, TrackingPatch, is_gone};
+use crate::job::finalizers::{FinalizerPatch, is_gone};
 use crate::job::handlers::BATCH;
 use crate::job::invariants;
 use crate::job::manage::{Action, Pods};
@@ -162,7 +162,7 @@ impl JobSyncer {
 
     /// A pod that is gone needs no finalizer, so this counts as success.
     async fn track_one(&self, key: &ObjectKey, pod: &JobPod) -> Result<(), ApiError> {
-        let patch = TrackingPatch::of(&pod.meta.uid);
+        let patch = FinalizerPatch::add(&pod.meta.uid);
         match self.control.patch(key, &pod.meta, &patch).await {
             Err(error) if is_gone(&error) => Ok(()),
             patched => patched,
@@ -177,7 +177,7 @@ impl JobSyncer {
     ) -> Result<Deleted, PodsError> {
         // A pod that this sync has just adopted has the finalizer, although its cached copy lacks it.
         if pod.has_finalizer {
-            let patch = RemovalPatch::of(&pod.meta.uid);
+            let patch = FinalizerPatch::remove(&pod.meta.uid);
             match self.control.patch(key, &pod.meta, &patch).await {
                 Err(error) if is_gone(&error) => return Ok(Deleted::Before),
                 patched => patched.map_err(PodsError::Release)?,

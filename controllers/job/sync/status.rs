@@ -15,7 +15,7 @@ use steersman_runtime::pod_control::Owner;
 use super::{JobSyncer, TrackError};
 use crate::job::backoff::Backoff;
 use crate::job::end_state::Finish;
-use crate::job::finalizers::{RemovalPatch, is_gone};
+use crate::job::finalizers::{FinalizerPatch, is_gone};
 use crate::job::pods::JobPod;
 use crate::job::snapshot::Snapshot;
 use crate::job::tracking;
@@ -131,7 +131,7 @@ impl JobSyncer {
         let uid = &pod.pod.meta.uid;
         let patched = self
             .control
-            .patch(key, &pod.meta, &RemovalPatch::of(uid))
+            .patch(key, &pod.meta, &FinalizerPatch::remove(uid))
             .await;
         let Err(error) = patched else {
             return Ok(uid);

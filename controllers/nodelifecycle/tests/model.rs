@@ -209,13 +209,22 @@ impl Model {
 
     /// Text and state of each zone with counted nodes, sorted.
     pub(super) fn states(&self) -> Vec<(String, ZoneState)> {
+        self.of_zones(|state, _| state)
+    }
+
+    /// Text of each zone with counted nodes and the number of these, sorted.
+    pub(super) fn sizes(&self) -> Vec<(String, usize)> {
+        self.of_zones(|_, size| size)
+    }
+
+    fn of_zones<T>(&self, of: impl Fn(ZoneState, usize) -> T) -> Vec<(String, T)> {
         let zones = self.monitor.zones();
         let counted = zones.filter(|(_, _, count)| count.size() > 0);
-        let mut states: Vec<_> = counted
-            .map(|(key, state, _)| (key.to_string().replace('\0', ""), state))
+        let mut zones: Vec<_> = counted
+            .map(|(key, state, count)| (key.to_string().replace('\0', ""), of(state, count.size())))
             .collect();
-        states.sort_by(|a, b| a.0.cmp(&b.0));
-        states
+        zones.sort_by(|a, b| a.0.cmp(&b.0));
+        zones
     }
 
     /// Names of the nodes with this taint.

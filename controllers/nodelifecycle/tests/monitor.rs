@@ -181,6 +181,30 @@ fn the_state_of_a_zone_follows_the_share_of_its_nodes() {
 }
 
 #[test]
+fn a_node_counts_where_its_labels_are_now() {
+    let mut model = Model::new(
+        config(),
+        at(NOW),
+        &["n0", "n1"].map(|name| in_zone(name, "r:one", "True")),
+    );
+    let relabel = |model: &mut Model, key: &str, value: &str| {
+        model.change(1, |node| node["metadata"]["labels"][key] = json!(value));
+        model.pass();
+        model.sizes()
+    };
+    model.pass();
+    assert_eq!(model.sizes(), [("r::one".to_owned(), 2)]);
+    assert_eq!(
+        relabel(&mut model, "failure-domain.beta.kubernetes.io/zone", "two"),
+        [("r::one".to_owned(), 1), ("r::two".to_owned(), 1)]
+    );
+    assert_eq!(
+        relabel(&mut model, "node.kubernetes.io/exclude-disruption", ""),
+        [("r::one".to_owned(), 1)]
+    );
+}
+
+#[test]
 fn zone_keys_are_those_of_upstream() {
     // (labels, text)
     let cases = [

@@ -163,14 +163,24 @@ struct Run<'a> {
 impl<'a> Run<'a> {
     async fn all(&mut self) -> Result<()> {
         eprintln!("{}", self.plane.description());
+        let copied_to = match self.args.created {
+            Some(created) => {
+                let cluster = self.plane.embedded();
+                Some((
+                    created,
+                    cluster.context("--created is for the embedded API server")?,
+                ))
+            }
+            None => None,
+        };
         let mut bench = self.start("start", async |_| Ok(())).await?;
         self.report.nodes = self.load.number_of_nodes();
         for pods in &self.args.pods {
             self.pods = *pods;
-            if self.args.created.is_some_and(|created| *pods > created) {
+            if let Some((created, cluster)) = copied_to
+                && *pods > created
+            {
                 bench.end().await?;
-                let cluster = self.plane.embedded();
-                let cluster = cluster.context("--created is for the embedded API server")?;
                 self.load.copy(cluster, *pods).await?;
                 bench = self.start_again().await?;
                 // One Deployment has rolled out.

@@ -1,6 +1,6 @@
 //! Copies of a Deployment that a manager has made, with its ReplicaSet and pods.
 //!
-//! The embedded API server stores a million pods in a minute. A manager that creates them takes an hour.
+//! The embedded API server stores a million pods in minutes. A manager that creates them takes an hour.
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
